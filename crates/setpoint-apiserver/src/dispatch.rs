@@ -1,0 +1,105 @@
+//! Which handler answers a request.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Response};
+
+use crate::handlers::{binding, create, delete, eviction, get, list, patch, review, scale, update, watch};
+use crate::options::Query;
+use crate::request::ResourceRequest;
+use crate::response::Body;
+use crate::routes::Verb;
+use crate::server::Core;
+use crate::status::{Result, Status};
+use crate::strategy::Part;
+use crate::{discovery, health};
+
+/// Requests about the server itself.
+pub(crate) fn server(
+    core: &Core,
+    segments: &[String],
+    query: &Query,
+    headers: &HeaderMap,
+) -> Result<Response<Body>> {
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    match segments.as_slice() {
+        ["metrics"] => Ok(core.metrics.respond(&core.storage.stats())),
+        ["version"] => Ok(discovery::version()),
+        ["healthz" | "livez" | "readyz", ..] => health::respond(&segments, query),
+        ["api" | "apis", ..] => discovery::respond(&segments, headers),
+        _ => Err(Status::no_such_path()),
+    }
+}
+
+/// Requests about resources.
+pub(crate) async fn resource(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<Body>> {
+    check_scope(request)?;
+    match request.subresource.as_deref() {
+        None => whole(core, request).await,
+        Some(name) => part(core, request, name).await,
+    }
+}
+
+/// Namespaced resources are reached through their namespace, others are not.
+fn check_scope(request: &ResourceRequest) -> Result<()> {
+    let resource = &request.resource;
+    match (resource.is_namespaced(), &request.namespace) {
+        (false, Some(_)) => Err(Status::no_such_path()),
+        (true, None) if matches!(request.verb, Verb::Create | Verb::DeleteCollection) => {
+            Err(Status::method_not_allowed())
+        }
+        (true, None) if request.name.is_some() => Err(Status::no_such_path()),
+        _ => Ok(()),
+    }
+}
+
+async fn whole(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<Body>> {
+    let resource = &request.resource;
+    if !resource.has_verb(request.verb.as_str()) {
+        return Err(Status::method_not_allowed());
+    }
+    match request.verb {
+        Verb::Get => get::handle(core, request).await,
+        Verb::List => list::handle(core, request).await,
+        Verb::Watch => watch::handle(core, request).await,
+        Verb::Create if request.name.is_some() => Err(Status::method_not_allowed()),
+        Verb::Create if review::is_review(resource.group(), resource.plural()) => review::handle(request),
+        Verb::Create if resource.plural() == "bindings" => binding::handle(core, request).await,
+        Verb::Create => create::handle(core, request).await,
+        Verb::Update | Verb::Patch if request.name.is_none() => Err(Status::method_not_allowed()),
+        Verb::Update => update::handle(core, request, Part::Main).await,
+        Verb::Patch => patch::handle(core, request, Part::Main).await,
+        Verb::Delete => delete::handle(core, request).await,
+        Verb::DeleteCollection => delete::handle_collection(core, request).await,
+    }
+}
+
+async fn part(core: &Arc<Core>, request: &ResourceRequest, name: &str) -> Result<Response<Body>> {
+    let subresource = request.resource.subresource(name).ok_or_else(Status::no_such_path)?;
+    if matches!(name, "log" | "exec" | "attach" | "portforward" | "proxy") {
+        return Err(no_kubelet(core, request, name).await);
+    }
+    if !subresource.verbs.contains(&request.verb.as_str()) {
+        return Err(Status::method_not_allowed());
+    }
+    match (name, Part::of_subresource(Some(name)), request.verb) {
+        ("scale", _, _) => scale::handle(core, request).await,
+        ("binding", _, _) => binding::handle(core, request).await,
+        ("eviction", _, _) => eviction::handle(core, request).await,
+        (_, Some(_), Verb::Get) => get::handle(core, request).await,
+        (_, Some(part), Verb::Update) => update::handle(core, request, part).await,
+        (_, Some(part), Verb::Patch) => patch::handle(core, request, part).await,
+        _ => Err(Status::unavailable(format!("this server does not answer {}/{name}", request.resource.plural()))),
+    }
+}
+
+/// What runs containers in a cluster is not part of an API server.
+async fn no_kubelet(core: &Core, request: &ResourceRequest, name: &str) -> Status {
+    if let Err(status) = get::find(core, request).await {
+        return status;
+    }
+    Status::unavailable(format!(
+        "{}/{name} needs a kubelet, and there is none: this server runs no containers",
+        request.resource.plural()
+    ))
+}

@@ -1,0 +1,139 @@
+//! POST of a new object.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::get::read;
+use crate::admission;
+use crate::answer::{Answer, Payload};
+use crate::convert;
+use crate::object::{self, metadata_mut};
+use crate::options::WriteOptions;
+use crate::request::ResourceRequest;
+use crate::resource::Resource;
+use crate::response::Body;
+use crate::server::Core;
+use crate::status::{Result, Status};
+use crate::storage::{Action, Change, CommitError, Expect, Record};
+use crate::strategy;
+
+/// How often a generated name that is taken is replaced by another.
+const NAME_TRIES: usize = 8;
+
+pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
+    let options = WriteOptions::parse(&request.query, "CreateOptions")?;
+    let input = request.decode(request.expected(), options.field_validation)?;
+    let mut object = input.object;
+    set_namespace(request, &mut object)?;
+    let payload = create(core, request, object, &options).await?;
+    let mut answer = Answer::new(StatusCode::CREATED, payload);
+    answer.warnings = input.warnings;
+    answer.respond(request)
+}
+
+/// Creates an object whose body has been read; also what a PUT to a free name does.
+pub(super) async fn create(
+    core: &Core,
+    request: &ResourceRequest,
+    mut object: Value,
+    options: &WriteOptions,
+) -> Result<Payload> {
+    let resource = &*request.resource;
+    let metadata = metadata_mut(&mut object);
+    if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !version.is_empty()) {
+        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    admission::namespace_accepts(core, resource, request.namespace.as_deref(), object::name(&object)).await?;
+    let generated = object::name(&object).is_empty();
+    let mut tries = 0;
+    loop {
+        let mut attempt = object.clone();
+        if generated {
+            generate_name(core, &mut attempt);
+        }
+        strategy::prepare_create(resource, &mut attempt, &core.env);
+        strategy::validate(resource, &attempt, None)?;
+        let name = object::name(&attempt).to_owned();
+        let outcome = store(core, resource, request.namespace.as_deref(), attempt, options).await?;
+        match outcome {
+            Ok(payload) => return Ok(payload),
+            Err(_) if generated && tries < NAME_TRIES => tries += 1,
+            Err(existing) => return Err(taken(resource, &name, existing.as_deref())),
+        }
+    }
+}
+
+/// Writes the object, or says which record has its name.
+async fn store(
+    core: &Core,
+    resource: &Resource,
+    namespace: Option<&str>,
+    object: Value,
+    options: &WriteOptions,
+) -> Result<Result<Payload, Option<Arc<Record>>>> {
+    let key = resource.key(namespace, object::name(&object));
+    if options.dry_run {
+        return Ok(match read(core, &key).await? {
+            None => Ok(Payload::Object(object)),
+            existing => Err(existing),
+        });
+    }
+    let value: Bytes = object::encode(&convert::to_stored(resource, object));
+    let expires = resource.behavior().ttl.map(|ttl| core.env.now() + ttl);
+    let change = Change { key, expect: Expect::Absent, action: Action::Put { value, expires } };
+    Ok(match core.storage.commit(change).await {
+        Ok(record) => Ok(Payload::Stored(record)),
+        Err(CommitError::Conflict { current }) => Err(current),
+    })
+}
+
+fn taken(resource: &Resource, name: &str, existing: Option<&Record>) -> Status {
+    let mut status = Status::already_exists(resource.group_resource(), name);
+    let deleted = existing.is_some_and(|record| {
+        object::is_being_deleted(&object::decode(&record.value, record.revision))
+    });
+    if deleted {
+        status.message = format!("object is being deleted: {}", status.message);
+    }
+    status
+}
+
+/// The namespace of the path is the object's; a body that names another one is a mistake.
+pub(super) fn set_namespace(request: &ResourceRequest, object: &mut Value) -> Result<()> {
+    let metadata = metadata_mut(object);
+    let given = metadata.get("namespace").and_then(Value::as_str).filter(|text| !text.is_empty());
+    match (&request.namespace, given) {
+        (Some(namespace), Some(given)) if namespace != given => Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+        (Some(namespace), _) => {
+            metadata.insert("namespace".into(), namespace.as_str().into());
+            Ok(())
+        }
+        (None, Some(_)) => Err(Status::bad_request(
+            "namespace may not be set on cluster-scoped objects, remove metadata.namespace",
+        )),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Makes up a name from `generateName`: the prefix and five characters that spell no words.
+fn generate_name(core: &Core, object: &mut Value) {
+    const CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    const LONGEST_PREFIX: usize = 63 - 5;
+    let metadata = metadata_mut(object);
+    let Some(prefix) = metadata.get("generateName").and_then(Value::as_str) else { return };
+    if prefix.is_empty() {
+        return;
+    }
+    let end = prefix.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= LONGEST_PREFIX);
+    let mut name = prefix[..end.last().unwrap_or(0)].to_owned();
+    for _ in 0..5 {
+        let at = core.env.random_range(0..=CHARACTERS.len() as u64 - 1);
+        name.push(char::from(CHARACTERS[usize::try_from(at).unwrap_or(0)]));
+    }
+    metadata.insert("name".into(), name.into());
+}

@@ -1,0 +1,235 @@
+//! DELETE of one object or of a collection.
+
+use std::sync::Arc;
+
+use http::Response;
+use serde_json::{Value, json};
+
+use super::get::find;
+use super::update;
+use crate::admission;
+use crate::answer::{Answer, Payload, respond_list};
+use crate::convert;
+use crate::object::{self, ListMeta, metadata_mut};
+use crate::options::{DeleteOptions, ListOptions, Propagation, WriteOptions};
+use crate::request::{Expected, ResourceRequest};
+use crate::resource::Resource;
+use crate::response::Body;
+use crate::selection::Selection;
+use crate::server::Core;
+use crate::status::{Result, Status};
+use crate::storage::{Action, Change, CommitError, Expect, ListQuery, Record};
+use crate::strategy;
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+/// A delete that loses the race against other writers this often gives up.
+const TRIES: usize = 10;
+
+pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
+    let options = read_options(request)?;
+    admission::may_delete(&request.resource, request.name())?;
+    let record = find(core, request).await?;
+    let (payload, gone) = delete(core, request, record, &options).await?;
+    let resource = &*request.resource;
+    if gone && !returns_deleted(resource) {
+        return Answer::ok(Payload::Other(success(resource, &payload))).respond(request);
+    }
+    Answer::ok(payload).respond(request)
+}
+
+/// Whether a delete answers with the object instead of a Status, as kube-apiserver does for some kinds.
+fn returns_deleted(resource: &Resource) -> bool {
+    match resource.group() {
+        "" => matches!(
+            resource.plural(),
+            "namespaces"
+                | "persistentvolumeclaims"
+                | "persistentvolumes"
+                | "pods"
+                | "podtemplates"
+                | "resourcequotas"
+                | "serviceaccounts"
+                | "services"
+        ),
+        "resource.k8s.io" => true,
+        "storage.k8s.io" => resource.plural() != "csistoragecapacities",
+        _ => false,
+    }
+}
+
+/// Deletes everything that is selected; the answer lists what was there.
+pub(crate) async fn handle_collection(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
+    let options = read_options(request)?;
+    let list_options = ListOptions::parse(&request.query, false)?;
+    let selection = Selection::new(&request.resource, request.namespace.as_deref(), None, &list_options)?;
+    let query = ListQuery {
+        collection: Arc::clone(request.resource.collection()),
+        prefix: selection.prefix().into(),
+        at: None,
+        after: None,
+        limit: None,
+    };
+    let page = core.storage.list(&query).await?;
+    let records: Vec<_> = page.records.into_iter().filter(|record| selection.matches(record)).collect();
+    for record in &records {
+        match delete(core, request, Arc::clone(record), &options).await {
+            Ok(_) => {}
+            // Somebody else was faster.
+            Err(status) if status.reason == "NotFound" => {}
+            Err(status) => return Err(status),
+        }
+    }
+    let meta = ListMeta { revision: page.revision, ..ListMeta::default() };
+    respond_list(request, &records, &meta)
+}
+
+fn read_options(request: &ResourceRequest) -> Result<DeleteOptions> {
+    if request.body.is_empty() {
+        return DeleteOptions::from_query(&request.query);
+    }
+    let ty = setpoint_kinds::table().type_named("meta.v1.DeleteOptions").expect("the table has it");
+    let expected = Expected { api_version: request.resource.api_version(), kind: "DeleteOptions", ty };
+    let write = WriteOptions::parse(&request.query, "DeleteOptions")?;
+    DeleteOptions::from_body(&request.decode_options(expected, write.field_validation)?)
+}
+
+/// Deletes one object, or marks it as deleted if something holds it back; and whether it is gone.
+pub(super) async fn delete(
+    core: &Core,
+    request: &ResourceRequest,
+    mut record: Arc<Record>,
+    options: &DeleteOptions,
+) -> Result<(Payload, bool)> {
+    let resource = &*request.resource;
+    let write = WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() };
+    for _ in 0..TRIES {
+        let old = convert::to_served(resource, object::decode(&record.value, record.revision));
+        check_preconditions(resource, &old, options)?;
+        let key = crate::storage::Key { collection: Arc::clone(resource.collection()), path: record.path.clone() };
+        let Some(marked) = mark(core, resource, &old, options) else {
+            // It is marked already, with no longer to live than this delete gives it.
+            return Ok((Payload::Stored(record), false));
+        };
+        if !strategy::may_vanish(&marked) {
+            match update::store(core, resource, &record, key, marked, &write).await? {
+                Ok(payload) => return Ok((payload, false)),
+                Err(Some(newer)) => record = newer,
+                Err(None) => return Err(Status::not_found(resource.group_resource(), object::name(&old))),
+            }
+            continue;
+        }
+        if options.dry_run {
+            return Ok((Payload::Object(old), true));
+        }
+        let expect = Expect::Revision(record.revision);
+        let action = Action::Delete { value: record.value.clone() };
+        match core.storage.commit(Change { key, expect, action }).await {
+            Ok(deleted) => return Ok((Payload::Stored(deleted), true)),
+            Err(CommitError::Conflict { current: Some(newer) }) => record = newer,
+            Err(CommitError::Conflict { current: None }) => {
+                return Err(Status::not_found(resource.group_resource(), object::name(&old)));
+            }
+        }
+    }
+    let (_, name) = record.path.rsplit_once('/').unwrap_or(("", &record.path));
+    Err(Status::modified(resource.group_resource(), name))
+}
+
+fn check_preconditions(resource: &Resource, object: &Value, options: &DeleteOptions) -> Result<()> {
+    let metadata = |field| object::text(object, &["metadata", field]).unwrap_or_default();
+    for (what, field, wanted) in [
+        ("UID", "uid", &options.uid),
+        ("ResourceVersion", "resourceVersion", &options.resource_version),
+    ] {
+        let Some(wanted) = wanted else { continue };
+        let found = metadata(field);
+        if wanted != found {
+            let why =
+                format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+            return Err(Status::conflict(resource.group_resource(), object::name(object), &why));
+        }
+    }
+    Ok(())
+}
+
+/// The object as it is while it waits for its end. None: it waits already and this delete changes nothing.
+fn mark(core: &Core, resource: &Resource, old: &Value, options: &DeleteOptions) -> Option<Value> {
+    let grace = grace_period(resource, old, options);
+    let mut object = old.clone();
+    set_finalizers(resource, &mut object, options.propagation);
+    let first = !object::is_being_deleted(old);
+    let metadata = metadata_mut(&mut object);
+    if first {
+        let end = core.env.now() + std::time::Duration::from_secs(grace);
+        metadata.insert("deletionTimestamp".into(), strategy::timestamp(end));
+        metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+        strategy::bump_generation(&mut object);
+        if (resource.group(), resource.plural()) == ("", "namespaces") {
+            object["status"]["phase"] = "Terminating".into();
+        }
+        return Some(object);
+    }
+    // A second delete can only shorten the time.
+    let left = old["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
+    if options.grace_period_seconds.is_some() && grace < left {
+        let end = core.env.now() + std::time::Duration::from_secs(grace);
+        metadata.insert("deletionTimestamp".into(), strategy::timestamp(end));
+        metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+    }
+    (object != *old).then_some(object)
+}
+
+/// How long the object may take to end. Only pods that run somewhere take any time.
+fn grace_period(resource: &Resource, object: &Value, options: &DeleteOptions) -> u64 {
+    if !resource.behavior().graceful_deletion {
+        return 0;
+    }
+    let is_placed = object::text(object, &["spec", "nodeName"]).is_some_and(|node| !node.is_empty());
+    let has_ended = matches!(object::text(object, &["status", "phase"]), Some("Succeeded" | "Failed"));
+    if !is_placed || has_ended {
+        return 0;
+    }
+    let default = object["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(30);
+    options.grace_period_seconds.unwrap_or(default)
+}
+
+/// The garbage collector's work is noted as finalizers: it removes them when the dependents are dealt with.
+fn set_finalizers(resource: &Resource, object: &mut Value, propagation: Option<Propagation>) {
+    let default = if resource.behavior().orphans_dependents && propagation.is_none() {
+        Some(Propagation::Orphan)
+    } else {
+        propagation
+    };
+    let Some(policy) = default else { return };
+    let metadata = metadata_mut(object);
+    let list = metadata.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut list: Vec<Value> = list.into_iter().filter(|f| *f != ORPHAN && *f != FOREGROUND).collect();
+    match policy {
+        Propagation::Background => {}
+        Propagation::Foreground => list.push(FOREGROUND.into()),
+        Propagation::Orphan => list.push(ORPHAN.into()),
+    }
+    if list.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".into(), list.into());
+    }
+}
+
+/// The Status that says what was deleted.
+fn success(resource: &Resource, payload: &Payload) -> Value {
+    let object = match payload {
+        Payload::Stored(record) => object::decode(&record.value, record.revision),
+        Payload::Object(object) | Payload::Other(object) => object.clone(),
+    };
+    let mut details = json!({
+        "name": object::name(&object),
+        "kind": resource.plural(),
+        "uid": object["metadata"]["uid"],
+    });
+    if !resource.group().is_empty() {
+        details["group"] = resource.group().into();
+    }
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}

@@ -1,0 +1,107 @@
+//! `/eviction` of a pod: a delete that a disruption budget may refuse.
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::{delete, get, update};
+use crate::answer::{Answer, Payload};
+use crate::label_query;
+use crate::object;
+use crate::options::{DeleteOptions, WriteOptions};
+use crate::request::{Expected, ResourceRequest};
+use crate::resource::Registry;
+use crate::response::Body;
+use crate::selector::LabelSelector;
+use crate::server::Core;
+use crate::status::{Result, Status};
+use crate::storage::{ListQuery, Record};
+use crate::strategy::{self, Part};
+
+pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
+    let write = WriteOptions::parse(&request.query, "CreateOptions")?;
+    let ty = setpoint_kinds::table().type_named("policy.v1.Eviction").expect("the table has it");
+    let expected = Expected { api_version: "policy/v1", kind: "Eviction", ty };
+    let eviction = request.decode(expected, write.field_validation)?.object;
+    let named = object::name(&eviction);
+    if !named.is_empty() && named != request.name() {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let mut options = DeleteOptions::from_body(eviction.get("deleteOptions").unwrap_or(&Value::Null))?;
+    options.dry_run |= write.dry_run;
+    let record = get::find(core, request).await?;
+    let pod = object::decode(&record.value, record.revision);
+    if is_guarded(&pod) {
+        spend_budget(core, request, &record, &pod, options.dry_run).await?;
+    }
+    delete::delete(core, request, record, &options).await?;
+    let done = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Answer::new(StatusCode::CREATED, Payload::Other(done)).respond(request)
+}
+
+/// A pod that has ended, has not begun or is on its way out disrupts nobody by going.
+fn is_guarded(pod: &Value) -> bool {
+    let phase = object::text(pod, &["status", "phase"]);
+    !matches!(phase, Some("Succeeded" | "Failed" | "Pending")) && !object::is_being_deleted(pod)
+}
+
+/// Takes one disruption from the budget that covers the pod, or refuses with 429 if there is none left.
+async fn spend_budget(
+    core: &Core,
+    request: &ResourceRequest,
+    record: &Record,
+    pod: &Value,
+    dry_run: bool,
+) -> Result<()> {
+    let budgets = Registry::built_in().expect("policy", "v1", "poddisruptionbudgets");
+    let namespace = request.namespace.as_deref().unwrap_or_default();
+    let query = ListQuery {
+        collection: Arc::clone(budgets.collection()),
+        prefix: format!("{namespace}/").into(),
+        at: None,
+        after: None,
+        limit: None,
+    };
+    let page = core.storage.list(&query).await?;
+    let mut covering = Vec::new();
+    for budget in &page.records {
+        let object = object::decode(&budget.value, budget.revision);
+        // A budget without a selector covers nothing, one with an empty selector everything.
+        let Some(selector) = object["spec"].get("selector") else { continue };
+        let selector = LabelSelector::parse(&label_query::of(selector))?;
+        if selector.matches(|key| record.attributes.label(&record.value, key)) {
+            covering.push(object);
+        }
+    }
+    let budget = match covering.as_slice() {
+        [] => return Ok(()),
+        [one] => object::name(one).to_owned(),
+        _ => {
+            return Err(Status::internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            ));
+        }
+    };
+    let change = request.for_object(budgets, namespace, &budget);
+    let options = WriteOptions { dry_run, ..WriteOptions::default() };
+    let now = strategy::timestamp(core.env.now());
+    let pod_name = object::name(pod);
+    update::change(core, &change, Part::Whole, &options, |mut old| {
+        let allowed = old["status"]["disruptionsAllowed"].as_i64().unwrap_or(0);
+        let observed = old["status"]["observedGeneration"].as_i64().unwrap_or(0);
+        if observed < old["metadata"]["generation"].as_i64().unwrap_or(0) {
+            return Err(Status::budget_not_ready(&budget));
+        }
+        if allowed <= 0 {
+            let healthy = old["status"]["currentHealthy"].as_i64().unwrap_or(0);
+            let desired = old["status"]["desiredHealthy"].as_i64().unwrap_or(0);
+            return Err(Status::budget_spent(&budget, desired, healthy));
+        }
+        old["status"]["disruptionsAllowed"] = (allowed - 1).into();
+        old["status"]["disruptedPods"][pod_name] = now.clone();
+        Ok(old)
+    })
+    .await
+    .map(drop)
+}

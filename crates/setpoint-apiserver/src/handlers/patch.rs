@@ -1,0 +1,30 @@
+//! PATCH of an object or of a part of it.
+
+use http::Response;
+use serde_json::Value;
+
+use super::update;
+use crate::answer::Answer;
+use crate::options::WriteOptions;
+use crate::patch::{self, PatchType};
+use crate::request::{Draft, ResourceRequest};
+use crate::response::Body;
+use crate::server::Core;
+use crate::status::Result;
+use crate::strategy::Part;
+
+pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -> Result<Response<Body>> {
+    let options = WriteOptions::parse(&request.query, "PatchOptions")?;
+    let kind = PatchType::from_content_type(request.content_type.as_deref().unwrap_or_default())?;
+    let mut warnings = Vec::new();
+    let payload = update::change(core, request, part, &options, |old: Value| {
+        let patched = patch::apply(kind, &old, &request.body)?;
+        let input = Draft::from(patched).finish(request.expected(), options.field_validation)?;
+        warnings = input.warnings;
+        Ok(input.object)
+    })
+    .await?;
+    let mut answer = Answer::ok(payload);
+    answer.warnings = warnings;
+    answer.respond(request)
+}

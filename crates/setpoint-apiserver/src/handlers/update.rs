@@ -1,0 +1,147 @@
+//! PUT of an object or of a part of it, and the way that every change of an object takes.
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::create;
+use super::get::read;
+use crate::answer::{Answer, Payload};
+use crate::convert;
+use crate::field_error::FieldError;
+use crate::object::{self, metadata_mut};
+use crate::options::WriteOptions;
+use crate::request::ResourceRequest;
+use crate::resource::Resource;
+use crate::response::Body;
+use crate::server::Core;
+use crate::status::{Result, Status};
+use crate::storage::{Action, Change, CommitError, Expect, Record};
+use crate::strategy::{self, Part};
+
+/// How often a change that does not depend on the version it was made from is tried again.
+const TRIES: usize = 5;
+
+pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -> Result<Response<Body>> {
+    let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
+    let input = request.decode(request.expected(), options.field_validation)?;
+    let mut object = input.object;
+    check_name(request, &object)?;
+    create::set_namespace(request, &mut object)?;
+    let resource = &*request.resource;
+    let key = resource.key(request.namespace.as_deref(), request.name());
+    let exists = read(core, &key).await?.is_some();
+    let (code, payload) = if !exists && part == Part::Main && resource.behavior().create_on_update {
+        (StatusCode::CREATED, create::create(core, request, object, &options).await?)
+    } else {
+        if version_of(&object).is_none() && !resource.behavior().unconditional_update {
+            let error = FieldError::invalid("metadata.resourceVersion", "", "must be specified for an update");
+            return Err(Status::invalid(resource.group_kind(), request.name(), &[error]));
+        }
+        let changed = change(core, request, part, &options, |_| Ok(object.clone())).await?;
+        (StatusCode::OK, changed)
+    };
+    let mut answer = Answer::new(code, payload);
+    answer.warnings = input.warnings;
+    answer.respond(request)
+}
+
+fn check_name(request: &ResourceRequest, object: &Value) -> Result<()> {
+    match object::name(object) {
+        "" => Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            request.name()
+        ))),
+        name if name != request.name() => Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            request.name()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The resourceVersion that a write depends on.
+fn version_of(object: &Value) -> Option<&str> {
+    object::text(object, &["metadata", "resourceVersion"]).filter(|version| !matches!(*version, "" | "0"))
+}
+
+/// Changes the object that the request names: reads it, lets `modify` make the wanted state from it (in the
+/// served version), and writes that if it is allowed. If somebody else was faster, it is made again from the
+/// newer state; one that names the resourceVersion of the older is refused then.
+pub(super) async fn change(
+    core: &Core,
+    request: &ResourceRequest,
+    part: Part,
+    options: &WriteOptions,
+    mut modify: impl FnMut(Value) -> Result<Value>,
+) -> Result<Payload> {
+    let resource = &*request.resource;
+    let name = request.name();
+    let key = resource.key(request.namespace.as_deref(), name);
+    let mut current = read(core, &key).await?;
+    for _ in 0..TRIES {
+        let Some(record) = current else { return Err(Status::not_found(resource.group_resource(), name)) };
+        let old = convert::to_served(resource, object::decode(&record.value, record.revision));
+        let mut new = modify(old.clone())?;
+        check_preconditions(resource, &old, &new)?;
+        strategy::prepare_update(resource, part, &old, &mut new);
+        strategy::validate(resource, &new, Some(&old))?;
+        match store(core, resource, &record, key.clone(), new, options).await? {
+            Ok(payload) => return Ok(payload),
+            Err(newer) => current = newer,
+        }
+    }
+    Err(Status::modified(resource.group_resource(), name))
+}
+
+/// A wanted state may name the version and the uid that it is made for.
+fn check_preconditions(resource: &Resource, old: &Value, new: &Value) -> Result<()> {
+    let name = object::name(old);
+    let uid = |object| object::text(object, &["metadata", "uid"]).unwrap_or_default().to_owned();
+    let (old_uid, new_uid) = (uid(old), uid(new));
+    if !new_uid.is_empty() && old_uid != new_uid {
+        let why = format!("Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}");
+        return Err(Status::conflict(resource.group_resource(), name, &why));
+    }
+    match version_of(new) {
+        Some(version) if Some(version) != version_of(old) => {
+            Err(Status::modified(resource.group_resource(), name))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the new state, or says what is there instead of the record it was made from.
+pub(super) async fn store(
+    core: &Core,
+    resource: &Resource,
+    record: &Arc<Record>,
+    key: crate::storage::Key,
+    new: Value,
+    options: &WriteOptions,
+) -> Result<Result<Payload, Option<Arc<Record>>>> {
+    let vanishes = strategy::may_vanish(&new);
+    let mut stored = convert::to_stored(resource, new);
+    metadata_mut(&mut stored).remove("resourceVersion");
+    let value = object::encode(&stored);
+    if value == record.value && !vanishes {
+        // Nothing changes: no new version, and nobody is told.
+        return Ok(Ok(Payload::Stored(Arc::clone(record))));
+    }
+    if options.dry_run {
+        object::set_resource_version(&mut stored, record.revision);
+        return Ok(Ok(Payload::Object(convert::to_served(resource, stored))));
+    }
+    let action = if vanishes {
+        Action::Delete { value }
+    } else {
+        let expires = resource.behavior().ttl.map(|ttl| core.env.now() + ttl);
+        Action::Put { value, expires }
+    };
+    let change = Change { key, expect: Expect::Revision(record.revision), action };
+    Ok(match core.storage.commit(change).await {
+        Ok(record) => Ok(Payload::Stored(record)),
+        Err(CommitError::Conflict { current }) => Err(current),
+    })
+}

@@ -1,0 +1,226 @@
+//! Watches: a response that goes on, one JSON line a change.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::get::wait_until_fresh;
+use crate::answer::write_object;
+use crate::negotiate::Shape;
+use crate::options::ListOptions;
+use crate::request::ResourceRequest;
+use crate::resource::Resource;
+use crate::response::{Body, respond};
+use crate::selection::Selection;
+use crate::server::Core;
+use crate::status::{Result, Status};
+use crate::storage::{Event, ListQuery, Record, Revision, Watch};
+
+/// How often a client that asked for bookmarks gets one.
+const BOOKMARKS: Duration = Duration::from_secs(60);
+/// A watch without a time limit of its own ends after this, or up to twice this.
+const TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// A piece of the body is sent once it is this long.
+const PIECE: usize = 32 * 1024;
+
+pub(crate) async fn handle(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<Body>> {
+    let options = ListOptions::parse(&request.query, true)?;
+    let selection =
+        Selection::new(&request.resource, request.namespace.as_deref(), request.name.as_deref(), &options)?;
+    let start = start(core, request, &options, &selection).await?;
+    let limit = match options.timeout_seconds.filter(|seconds| *seconds > 0) {
+        Some(seconds) => Duration::from_secs(seconds),
+        None => core.env.jitter(TIMEOUT, 1.0),
+    };
+    let now = core.env.instant();
+    let stream = Stream {
+        ended: core.watch_token(),
+        resource: Arc::clone(&request.resource),
+        shape: request.representation.shape,
+        selection,
+        initial: start.initial,
+        initial_end: start.initial_end,
+        position: start.watch.position(),
+        watch: start.watch,
+        bookmarks: options.bookmarks.then(|| now + BOOKMARKS),
+        deadline: now + limit,
+        running: core.metrics.watch_started(&request.resource),
+        core: Arc::clone(core),
+    };
+    let body = Body::stream(futures::stream::unfold(Some(stream), |state| async {
+        let mut stream = state?;
+        let (piece, end) = stream.next_piece().await?;
+        Some((piece, (!end).then_some(stream)))
+    }));
+    let mut response = respond(StatusCode::OK, "application/json", Bytes::new());
+    *response.body_mut() = body;
+    Ok(response)
+}
+
+/// Where a watch begins.
+struct Start {
+    watch: Watch,
+    /// Objects to tell as ADDED before anything else.
+    initial: VecDeque<Arc<Record>>,
+    /// The revision for the bookmark that ends a streaming list.
+    initial_end: Option<Revision>,
+}
+
+async fn start(
+    core: &Core,
+    request: &ResourceRequest,
+    options: &ListOptions,
+    selection: &Selection,
+) -> Result<Start> {
+    let version = options.resource_version.unwrap_or(0);
+    wait_until_fresh(core, version).await?;
+    let wants_initial = options.initial_events.unwrap_or(version == 0);
+    let collection = request.resource.collection();
+    if !wants_initial {
+        let after = if version == 0 { core.storage.revision() } else { version };
+        let watch = core.storage.watch(collection, after)?;
+        return Ok(Start { watch, initial: VecDeque::new(), initial_end: None });
+    }
+    let query = ListQuery {
+        collection: Arc::clone(collection),
+        prefix: selection.prefix().into(),
+        at: None,
+        after: None,
+        limit: None,
+    };
+    let page = core.storage.list(&query).await?;
+    let watch = core.storage.watch(collection, page.revision)?;
+    let initial = page.records.into_iter().filter(|record| selection.matches(record)).collect();
+    let streaming = options.initial_events == Some(true) && options.bookmarks;
+    Ok(Start { watch, initial, initial_end: streaming.then_some(page.revision) })
+}
+
+/// One running watch.
+struct Stream {
+    core: Arc<Core>,
+    resource: Arc<Resource>,
+    shape: Shape,
+    selection: Selection,
+    initial: VecDeque<Arc<Record>>,
+    initial_end: Option<Revision>,
+    watch: Watch,
+    /// Everything up to here has been told.
+    position: Revision,
+    bookmarks: Option<Instant>,
+    deadline: Instant,
+    ended: CancellationToken,
+    running: crate::metrics::RunningWatch,
+}
+
+impl Stream {
+    /// The next bytes of the body, and whether they are the last. None: the watch has ended.
+    async fn next_piece(&mut self) -> Option<(Bytes, bool)> {
+        let mut out = Vec::new();
+        if self.write_initial(&mut out) {
+            return Some((out.into(), false));
+        }
+        loop {
+            match self.watch.ready() {
+                Ok(batch) => {
+                    for event in &batch.events {
+                        self.write_event(event, &mut out);
+                    }
+                    self.position = batch.complete_to;
+                }
+                Err(error) => {
+                    self.write_error(&Status::from(error), &mut out);
+                    return Some((out.into(), true));
+                }
+            }
+            if !out.is_empty() {
+                return Some((out.into(), false));
+            }
+            let bookmark = self.bookmarks.unwrap_or(self.deadline);
+            tokio::select! {
+                biased;
+                () = self.ended.cancelled() => return None,
+                () = tokio::time::sleep_until(self.deadline.min(bookmark)) => {
+                    if self.core.env.instant() >= self.deadline {
+                        return None;
+                    }
+                    return Some((self.bookmark(), false));
+                }
+                () = self.watch.changed() => {}
+            }
+        }
+    }
+
+    /// Writes some more of the initial objects; false when all are told.
+    fn write_initial(&mut self, out: &mut Vec<u8>) -> bool {
+        while let Some(record) = self.initial.pop_front() {
+            self.write_line("ADDED", &record.value, record.revision, out);
+            if out.len() >= PIECE {
+                return true;
+            }
+        }
+        if let Some(revision) = self.initial_end.take() {
+            let annotations = json!({"k8s.io/initial-events-end": "true"});
+            self.write_bookmark(revision, Some(annotations), out);
+        }
+        !out.is_empty()
+    }
+
+    /// Tells one change as the selection sees it: an object may enter or leave it.
+    fn write_event(&self, event: &Event, out: &mut Vec<u8>) {
+        let before = event.previous.as_ref().filter(|record| self.selection.matches(record));
+        let after = !event.deleted && self.selection.matches(&event.record);
+        let revision = event.revision();
+        match (before, after) {
+            (None, true) => self.write_line("ADDED", &event.record.value, revision, out),
+            (Some(_), true) => self.write_line("MODIFIED", &event.record.value, revision, out),
+            (Some(_), false) if event.deleted => {
+                self.write_line("DELETED", &event.record.value, revision, out);
+            }
+            (Some(previous), false) => self.write_line("DELETED", &previous.value, revision, out),
+            (None, false) => {}
+        }
+    }
+
+    fn write_line(&self, kind: &str, value: &[u8], revision: Revision, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        write_object(&self.resource, self.shape, value, revision, out);
+        out.extend_from_slice(b"}\n");
+        self.running.event();
+    }
+
+    fn bookmark(&mut self) -> Bytes {
+        self.bookmarks = Some(self.core.env.instant() + BOOKMARKS);
+        let mut out = Vec::new();
+        self.write_bookmark(self.position, None, &mut out);
+        out.into()
+    }
+
+    fn write_bookmark(&self, revision: Revision, annotations: Option<serde_json::Value>, out: &mut Vec<u8>) {
+        let (kind, api_version) = match self.shape {
+            Shape::PartialMetadata => ("PartialObjectMetadata", "meta.k8s.io/v1"),
+            _ => (self.resource.kind(), self.resource.api_version()),
+        };
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if let Some(annotations) = annotations {
+            metadata["annotations"] = annotations;
+        }
+        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        let line = json!({"type": "BOOKMARK", "object": object});
+        serde_json::to_writer(&mut *out, &line).expect("JSON values always serialise into memory");
+        out.push(b'\n');
+    }
+
+    fn write_error(&self, status: &Status, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
+        out.extend_from_slice(&status.to_json());
+        out.extend_from_slice(b"}\n");
+    }
+}

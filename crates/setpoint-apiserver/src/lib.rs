@@ -1,0 +1,38 @@
+//! A Kubernetes API server in one small process, or inside a test.
+
+mod admission;
+mod answer;
+mod authorize;
+mod body;
+mod bootstrap;
+mod convert;
+mod discovery;
+mod dispatch;
+mod field_error;
+mod handlers;
+mod health;
+pub mod kubeconfig;
+mod label_query;
+mod metadata;
+mod metrics;
+mod negotiate;
+mod object;
+mod options;
+mod patch;
+pub mod pki;
+mod request;
+mod resource;
+mod response;
+mod routes;
+mod selection;
+mod selector;
+pub mod serve;
+mod server;
+mod status;
+mod storage;
+mod strategy;
+mod user;
+
+pub use response::Body;
+pub use server::{ApiServer, AsUser, Builder};
+pub use user::User;

@@ -1,0 +1,331 @@
+//! What the client sends and what it wants back: Content-Type, Accept, and who gets indented JSON.
+
+use std::cmp::Reverse;
+
+use http::{HeaderMap, header};
+
+use crate::options::Query;
+use crate::status::{Result, Status};
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// Tables are understood but not made yet: clients fall back to the next type that they accept.
+const TABLES: bool = false;
+
+/// How the answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Representation {
+    pub(crate) media: Media,
+    /// Indented, for people.
+    pub(crate) pretty: bool,
+    pub(crate) shape: Shape,
+}
+
+/// The media types that answers can have. Protobuf is read but not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Media {
+    Json,
+    Yaml,
+}
+
+/// What the answer shows of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// The object itself.
+    Object,
+    /// A row for each object; its columns are made for people.
+    Table { version: MetaVersion },
+    /// PartialObjectMetadata, or a list of them.
+    PartialMetadata,
+}
+
+/// The version of `meta.k8s.io` that a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetaVersion {
+    V1,
+    V1Beta1,
+}
+
+/// The format of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyFormat {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+impl Media {
+    const ALL: [Media; 2] = [Media::Json, Media::Yaml];
+
+    /// The Content-Type of answers.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Media::Json => JSON,
+            Media::Yaml => YAML,
+        }
+    }
+
+    fn subtype(self) -> &'static str {
+        match self {
+            Media::Json => "json",
+            Media::Yaml => "yaml",
+        }
+    }
+}
+
+impl Representation {
+    /// 406 if a watch cannot be answered like this: YAML has no form for a stream of events.
+    pub(crate) fn check_stream(&self) -> Result<()> {
+        match self.media {
+            Media::Json => Ok(()),
+            Media::Yaml => Err(Status::not_acceptable(&["application/json;stream=watch"])),
+        }
+    }
+}
+
+impl BodyFormat {
+    /// The format that a Content-Type names; JSON if there is none, 415 if it is unknown.
+    pub(crate) fn of(content_type: Option<&str>) -> Result<BodyFormat> {
+        let content_type = content_type.unwrap_or_default();
+        let media_type = content_type.split(';').next().unwrap_or_default().trim();
+        match media_type.to_ascii_lowercase().as_str() {
+            "" if content_type.is_empty() => Ok(BodyFormat::Json),
+            JSON => Ok(BodyFormat::Json),
+            YAML => Ok(BodyFormat::Yaml),
+            PROTOBUF => Ok(BodyFormat::Protobuf),
+            _ => Err(Status::unsupported_media_type(&[JSON, YAML, PROTOBUF])),
+        }
+    }
+}
+
+/// The best representation that the client accepts; 406 if there is none.
+pub(crate) fn representation(headers: &HeaderMap, query: &Query) -> Result<Representation> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut representation = accept(text(header::ACCEPT))?;
+    representation.pretty |= pretty(query, text(header::USER_AGENT));
+    Ok(representation)
+}
+
+/// Whether the client takes this kind in JSON in place of the usual answer.
+pub(crate) fn asks_for(headers: &HeaderMap, group: &str, version: &str, kind: &str) -> bool {
+    let header = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    header.split(',').filter_map(Clause::parse).any(|clause| {
+        clause.accepts(Media::Json)
+            && clause.parameter("g") == Some(group)
+            && clause.parameter("v") == Some(version)
+            && clause.parameter("as") == Some(kind)
+    })
+}
+
+/// Reads an Accept header. None at all means JSON.
+fn accept(header: &str) -> Result<Representation> {
+    if header.is_empty() {
+        return Ok(Representation { media: Media::Json, pretty: false, shape: Shape::Object });
+    }
+    let mut clauses: Vec<Clause<'_>> = header.split(',').filter_map(Clause::parse).collect();
+    clauses.sort_by_key(|clause| (Reverse(clause.quality), clause.kind == "*", clause.subtype == "*"));
+    let offers = clauses.iter().flat_map(|clause| {
+        let matching = Media::ALL.into_iter().filter(|media| clause.accepts(*media));
+        matching.filter_map(|media| clause.offer(media))
+    });
+    offers.into_iter().next().ok_or_else(|| Status::not_acceptable(&Media::ALL.map(Media::content_type)))
+}
+
+/// One alternative of an Accept header: `application/json;as=Table;v=v1;g=meta.k8s.io;q=0.5`.
+struct Clause<'a> {
+    kind: &'a str,
+    subtype: &'a str,
+    /// In thousandths.
+    quality: u16,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Option<Clause<'a>> {
+        let mut parts = text.split(';');
+        let (kind, subtype) = match parts.next()?.trim() {
+            "*" => ("*", "*"),
+            media_type => media_type.split_once('/')?,
+        };
+        if subtype.is_empty() || subtype.contains('/') {
+            return None;
+        }
+        let mut clause =
+            Clause { kind: kind.trim(), subtype: subtype.trim(), quality: 1000, parameters: vec![] };
+        for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+            match name.trim() {
+                "q" => clause.quality = quality(value),
+                name => clause.parameters.push((name, value.trim())),
+            }
+        }
+        Some(clause)
+    }
+
+    fn parameter(&self, name: &str) -> Option<&'a str> {
+        // As in a map, the last of several counts.
+        self.parameters.iter().rev().find(|(n, _)| *n == name).map(|(_, value)| *value)
+    }
+
+    fn accepts(&self, media: Media) -> bool {
+        match (self.kind, self.subtype) {
+            ("*", "*") | ("application", "*") => true,
+            (kind, subtype) => kind == "application" && subtype == media.subtype(),
+        }
+    }
+
+    /// What this alternative asks for, if it can be had.
+    fn offer(&self, media: Media) -> Option<Representation> {
+        match self.parameter("stream") {
+            None | Some("") => {}
+            Some("watch") if media == Media::Json => {}
+            Some(_) => return None,
+        }
+        if self.parameter("sv").is_some_and(|version| !version.is_empty() && version != "v1") {
+            return None;
+        }
+        let shape = match (self.parameter("as"), self.parameter("g"), self.parameter("v")) {
+            (None, None, None) => Shape::Object,
+            (Some(kind), Some("meta.k8s.io"), Some(version)) => shape(kind, version)?,
+            _ => return None,
+        };
+        Some(Representation { media, pretty: self.parameter("pretty") == Some("1"), shape })
+    }
+}
+
+fn shape(kind: &str, version: &str) -> Option<Shape> {
+    let version = match version {
+        "v1" => MetaVersion::V1,
+        "v1beta1" => MetaVersion::V1Beta1,
+        _ => return None,
+    };
+    match (kind, version) {
+        ("Table", version) if TABLES => Some(Shape::Table { version }),
+        ("PartialObjectMetadata" | "PartialObjectMetadataList", MetaVersion::V1) => {
+            Some(Shape::PartialMetadata)
+        }
+        _ => None,
+    }
+}
+
+/// `0.5` → 500; what is not a number counts as nothing.
+fn quality(text: &str) -> u16 {
+    let value = text.trim().parse::<f32>().unwrap_or(0.0);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let thousandths = (value.clamp(0.0, 1.0) * 1000.0) as u16;
+    thousandths
+}
+
+/// People get indented JSON: those who ask for it, and those who use curl, wget or a browser.
+fn pretty(query: &Query, user_agent: &str) -> bool {
+    match query.get("pretty") {
+        Some(value) => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+        None => ["curl", "Wget", "Mozilla/5.0"].iter().any(|human| user_agent.starts_with(human)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OBJECT: Representation = Representation { media: Media::Json, pretty: false, shape: Shape::Object };
+
+    #[track_caller]
+    fn check(header: &str, expect: Representation) {
+        assert_eq!(accept(header), Ok(expect), "{header}");
+    }
+
+    #[test]
+    fn the_best_alternative_that_can_be_had_is_taken() {
+        let yaml = Representation { media: Media::Yaml, ..OBJECT };
+        let metadata = Representation { shape: Shape::PartialMetadata, ..OBJECT };
+        check("", OBJECT);
+        check("*/*", OBJECT);
+        check("*", OBJECT);
+        check("application/*", OBJECT);
+        check("application/json", OBJECT);
+        check("application/yaml", yaml);
+        check("application/json;q=0.5, application/yaml", yaml);
+        check("*/*, application/yaml", yaml);
+        check("application/json;pretty=1", Representation { pretty: true, ..OBJECT });
+        check("application/json;stream=watch", OBJECT);
+        check("application/vnd.kubernetes.protobuf;stream=watch,application/json;stream=watch", OBJECT);
+        // client-go, kubectl get, the metadata client, a browser.
+        check("application/vnd.kubernetes.protobuf,application/json", OBJECT);
+        check(
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,\
+             application/json",
+            OBJECT,
+        );
+        check(
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+             application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+            metadata,
+        );
+        check("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", metadata);
+        check("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", OBJECT);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_not_acceptable() {
+        for header in [
+            "text/html",
+            "application/vnd.kubernetes.protobuf",
+            "application/json;as=Pod;v=v1;g=meta.k8s.io",
+            "application/json;as=PartialObjectMetadata",
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v2",
+            "application/yaml;stream=watch",
+            "application/json;stream=other",
+            "json",
+        ] {
+            let status = accept(header).unwrap_err();
+            assert_eq!((status.code.as_u16(), status.reason), (406, "NotAcceptable"), "{header}");
+            let expect = "only the following media types are accepted: application/json, application/yaml";
+            assert_eq!(status.message, expect);
+        }
+        let yaml = accept("application/yaml").unwrap();
+        assert_eq!(yaml.check_stream().unwrap_err().code, 406);
+    }
+
+    #[test]
+    fn people_get_indented_json() {
+        let wanted = |query: &str, agent: &'static str| {
+            let headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static(agent))]);
+            representation(&headers, &Query::parse(query)).unwrap().pretty
+        };
+        assert!(wanted("pretty=true", "kubectl/v1.37"));
+        assert!(wanted("", "curl/8.5.0"));
+        assert!(wanted("", "Mozilla/5.0 (X11)"));
+        assert!(!wanted("pretty=false", "curl/8.5.0"));
+        assert!(!wanted("pretty=maybe", "curl/8.5.0"));
+        assert!(!wanted("", "kubectl/v1.37"));
+    }
+
+    #[test]
+    fn the_content_type_names_the_format() {
+        assert_eq!(BodyFormat::of(None), Ok(BodyFormat::Json));
+        assert_eq!(BodyFormat::of(Some("")), Ok(BodyFormat::Json));
+        assert_eq!(BodyFormat::of(Some("application/json; charset=utf-8")), Ok(BodyFormat::Json));
+        assert_eq!(BodyFormat::of(Some("Application/YAML")), Ok(BodyFormat::Yaml));
+        assert_eq!(BodyFormat::of(Some("application/vnd.kubernetes.protobuf")), Ok(BodyFormat::Protobuf));
+        let status = BodyFormat::of(Some("application/x-www-form-urlencoded")).unwrap_err();
+        assert_eq!(status.code.as_u16(), 415);
+        assert_eq!(
+            status.message,
+            "the body of the request was in an unknown format - accepted media types include: application/json, \
+             application/yaml, application/vnd.kubernetes.protobuf"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_makes_it_panic(header in "[a-z*/;,=q0-9. ]{0,40}|\\PC{0,30}") {
+            let _ = accept(&header);
+            let _ = BodyFormat::of(Some(&header));
+        }
+    }
+}

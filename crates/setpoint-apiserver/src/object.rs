@@ -1,0 +1,256 @@
+//! Objects as bytes: how they are stored, and how they are sent.
+//!
+//! An object is stored as the JSON that clients get, but without its resourceVersion, which is not known
+//! before the commit. `apiVersion`, `kind` and `metadata` come first, so that sending an object is a copy of
+//! its bytes with the resourceVersion put in at a place that is found at once.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use setpoint_kinds::FieldLabel;
+
+const METADATA: &[u8] = b"\"metadata\":{";
+
+/// The stored form of an object.
+///
+/// # Panics
+/// If the object has no `metadata.name`; every object that reaches storage has one.
+pub(crate) fn encode(object: &Value) -> Bytes {
+    let object = object.as_object().expect("only objects are stored");
+    let metadata = object["metadata"].as_object().expect("stored objects have metadata");
+    assert!(metadata.contains_key("name"), "stored objects have a name");
+    let mut out = Vec::with_capacity(1024);
+    out.extend_from_slice(b"{\"apiVersion\":");
+    append(&mut out, &object["apiVersion"]);
+    out.extend_from_slice(b",\"kind\":");
+    append(&mut out, &object["kind"]);
+    out.push(b',');
+    out.extend_from_slice(METADATA);
+    append_fields(&mut out, metadata, &["resourceVersion"], true);
+    out.push(b'}');
+    append_fields(&mut out, object, &["apiVersion", "kind", "metadata"], false);
+    out.push(b'}');
+    out.shrink_to_fit();
+    Bytes::from(out)
+}
+
+fn append_fields(out: &mut Vec<u8>, fields: &Map<String, Value>, except: &[&str], mut first: bool) {
+    for (name, value) in fields {
+        if except.contains(&name.as_str()) {
+            continue;
+        }
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+        append(out, name);
+        out.push(b':');
+        append(out, value);
+    }
+}
+
+fn append<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(out, value).expect("JSON values always serialise into memory");
+}
+
+/// Appends a stored object as clients see it: with a resourceVersion.
+pub(crate) fn write(value: &[u8], revision: u64, out: &mut Vec<u8>) {
+    let at = metadata_start(value);
+    out.reserve(value.len() + 40);
+    out.extend_from_slice(&value[..at]);
+    write_rest(&value[at..], revision, out);
+}
+
+/// The same for an item of a list of a built-in kind, where the list alone says apiVersion and kind.
+pub(crate) fn write_item(value: &[u8], revision: u64, out: &mut Vec<u8>) {
+    let at = metadata_start(value);
+    out.reserve(value.len() + 40);
+    out.push(b'{');
+    out.extend_from_slice(METADATA);
+    write_rest(&value[at..], revision, out);
+}
+
+fn write_rest(rest: &[u8], revision: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\"resourceVersion\":\"");
+    out.extend_from_slice(revision.to_string().as_bytes());
+    out.extend_from_slice(b"\",");
+    out.extend_from_slice(rest);
+}
+
+fn metadata_start(value: &[u8]) -> usize {
+    // Only apiVersion and kind come before it, and neither can hold a quotation mark.
+    let at = value.windows(METADATA.len()).position(|window| window == METADATA);
+    at.expect("stored objects have metadata") + METADATA.len()
+}
+
+/// A stored object as a value, with a resourceVersion.
+pub(crate) fn decode(value: &[u8], revision: u64) -> Value {
+    let mut object: Value =
+        serde_json::from_slice(value).expect("what was stored is JSON, since encode made it");
+    set_resource_version(&mut object, revision);
+    object
+}
+
+/// Puts a resourceVersion into an object.
+pub(crate) fn set_resource_version(object: &mut Value, revision: u64) {
+    object["metadata"]["resourceVersion"] = Value::String(revision.to_string());
+}
+
+/// The metadata of an object, made if it is missing.
+pub(crate) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+    let metadata = &mut object["metadata"];
+    if !metadata.is_object() {
+        *metadata = Value::Object(Map::new());
+    }
+    metadata.as_object_mut().expect("it is an object now")
+}
+
+/// A string inside an object: `text(pod, &["spec", "nodeName"])`.
+pub(crate) fn text<'a>(object: &'a Value, path: &[&str]) -> Option<&'a str> {
+    path.iter().try_fold(object, |value, name| value.get(name))?.as_str()
+}
+
+/// The object's name; empty if it has none.
+pub(crate) fn name(object: &Value) -> &str {
+    text(object, &["metadata", "name"]).unwrap_or_default()
+}
+
+/// Whether the object waits for its finalizers.
+pub(crate) fn is_being_deleted(object: &Value) -> bool {
+    text(object, &["metadata", "deletionTimestamp"]).is_some()
+}
+
+/// What selectors look at in an object, worked out when they first ask.
+#[derive(Debug, Default)]
+pub(crate) struct Attributes {
+    labels: OnceLock<Box<[(Box<str>, Box<str>)]>>,
+    fields: OnceLock<Box<[Box<str>]>>,
+}
+
+impl Attributes {
+    /// The value of a label.
+    pub(crate) fn label<'a>(&'a self, value: &[u8], key: &str) -> Option<&'a str> {
+        let labels = self.labels.get_or_init(|| read_labels(value));
+        labels.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value)
+    }
+
+    /// The values of the fields that the kind can be selected by, in the order of `labels`.
+    pub(crate) fn fields<'a>(&'a self, value: &[u8], labels: &[FieldLabel]) -> &'a [Box<str>] {
+        self.fields.get_or_init(|| {
+            let object = serde_json::from_slice(value).expect("what was stored is JSON");
+            labels.iter().map(|label| label.value(&object).into()).collect()
+        })
+    }
+}
+
+fn read_labels(value: &[u8]) -> Box<[(Box<str>, Box<str>)]> {
+    #[derive(serde::Deserialize)]
+    struct Object {
+        metadata: Metadata,
+    }
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        #[serde(default)]
+        labels: std::collections::BTreeMap<Box<str>, Box<str>>,
+    }
+    let object: Object = serde_json::from_slice(value).expect("what was stored is a valid object");
+    object.metadata.labels.into_iter().collect()
+}
+
+/// A list of stored objects as JSON.
+pub(crate) struct ListWriter {
+    out: Vec<u8>,
+    first: bool,
+}
+
+/// The metadata of a list.
+#[derive(Debug, Default)]
+pub(crate) struct ListMeta {
+    pub revision: u64,
+    pub next: Option<String>,
+    pub remaining: Option<usize>,
+}
+
+impl ListWriter {
+    pub(crate) fn new(api_version: &str, kind: &str, meta: &ListMeta) -> ListWriter {
+        let mut head = format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{}""#, meta.revision);
+        if let Some(next) = &meta.next {
+            // Continue tokens are base64: nothing in them needs an escape.
+            let _infallible = write!(head, r#","continue":"{next}""#);
+        }
+        if let Some(remaining) = meta.remaining {
+            let _infallible = write!(head, r#","remainingItemCount":{remaining}"#);
+        }
+        head.push_str(r#"},"items":["#);
+        ListWriter { out: head.into_bytes(), first: true }
+    }
+
+    /// The buffer to write the next item to.
+    pub(crate) fn item(&mut self) -> &mut Vec<u8> {
+        if !std::mem::take(&mut self.first) {
+            self.out.push(b',');
+        }
+        &mut self.out
+    }
+
+    pub(crate) fn finish(mut self) -> Bytes {
+        self.out.extend_from_slice(b"]}\n");
+        Bytes::from(self.out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::storage::Record;
+
+    fn stored(object: &Value, revision: u64) -> Record {
+        Record::new("default/a".into(), revision, encode(object))
+    }
+
+    #[test]
+    fn an_object_comes_back_as_it_was_with_the_revision_of_its_commit() {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"metadata": "\"metadata\":{"},
+            "metadata": {"name": "a", "resourceVersion": "1", "labels": {"x": "y"}}
+        });
+        let record = stored(&object, 7);
+        let mut expected = object.clone();
+        expected["metadata"]["resourceVersion"] = "7".into();
+        let mut sent = Vec::new();
+        write(&record.value, record.revision, &mut sent);
+        assert_eq!(serde_json::from_slice::<Value>(&sent).unwrap(), expected);
+        assert_eq!(decode(&record.value, record.revision), expected);
+    }
+
+    #[test]
+    fn the_stored_form_does_not_depend_on_the_resource_version() {
+        let with = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "resourceVersion": "9"}});
+        let without = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}});
+        assert_eq!(encode(&with), encode(&without));
+    }
+
+    #[test]
+    fn selectors_see_labels_and_fields() {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"app": "web"}},
+            "spec": {"nodeName": "n1", "hostNetwork": true}
+        });
+        let record = stored(&pod, 1);
+        let attributes = &record.attributes;
+        assert_eq!(attributes.label(&record.value, "app"), Some("web"));
+        assert_eq!(attributes.label(&record.value, "tier"), None);
+        let pods = setpoint_kinds::table().resource("", "v1", "pods").unwrap().behavior();
+        let fields = attributes.fields(&record.value, pods.field_labels);
+        let value = |name| {
+            let at = pods.field_labels.iter().position(|label| label.label == name).unwrap();
+            &*fields[at]
+        };
+        assert_eq!(value("spec.nodeName"), "n1");
+        assert_eq!(value("spec.hostNetwork"), "true");
+        assert_eq!(value("status.phase"), "");
+    }
+}

@@ -1,0 +1,99 @@
+//! PATCH: how a body changes an object, by the body's media type.
+
+mod json;
+mod merge;
+
+use serde_json::Value;
+
+use crate::status::{Result, Status};
+
+/// The kinds of patches that Kubernetes knows, each with its media type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PatchType {
+    /// RFC 6902: a list of operations.
+    Json,
+    /// RFC 7386: an object that is laid over the current one.
+    Merge,
+    /// Like merge, but lists are merged by their items' keys.
+    Strategic,
+    /// Server-side apply.
+    Apply,
+    /// Server-side apply, encoded in CBOR.
+    ApplyCbor,
+}
+
+impl PatchType {
+    /// What this server applies. A type that comes later needs its line here and its arm in [`apply`].
+    const ACCEPTED: &'static [PatchType] = &[PatchType::Json, PatchType::Merge];
+
+    const ALL: &'static [PatchType] =
+        &[PatchType::Json, PatchType::Merge, PatchType::Strategic, PatchType::Apply, PatchType::ApplyCbor];
+
+    /// The media type.
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            PatchType::Json => "application/json-patch+json",
+            PatchType::Merge => "application/merge-patch+json",
+            PatchType::Strategic => "application/strategic-merge-patch+json",
+            PatchType::Apply => "application/apply-patch+yaml",
+            PatchType::ApplyCbor => "application/apply-patch+cbor",
+        }
+    }
+
+    /// The type that a Content-Type names; 415 if this server does not apply it.
+    pub(crate) fn from_content_type(content_type: &str) -> Result<PatchType> {
+        let media_type = content_type.split(';').next().unwrap_or_default();
+        let known = PatchType::ALL.iter().find(|known| known.media_type() == media_type);
+        known.filter(|known| PatchType::ACCEPTED.contains(known)).copied().ok_or_else(PatchType::unsupported)
+    }
+
+    fn unsupported() -> Status {
+        let accepted: Vec<_> = PatchType::ACCEPTED.iter().map(|known| known.media_type()).collect();
+        Status::unsupported_media_type(&accepted)
+    }
+}
+
+/// A patched object, not yet checked in any way.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Patched {
+    pub(crate) value: Value,
+    /// What `fieldValidation` warns of or refuses: duplicate and unknown fields of the patch itself.
+    pub(crate) strict_errors: Vec<String>,
+}
+
+/// Applies a patch to `current`, which is left as it is.
+pub(crate) fn apply(patch_type: PatchType, current: &Value, patch: &[u8]) -> Result<Patched> {
+    match patch_type {
+        PatchType::Json => json::apply(current, patch),
+        PatchType::Merge => merge::apply(current, patch),
+        PatchType::Strategic | PatchType::Apply | PatchType::ApplyCbor => Err(PatchType::unsupported()),
+    }
+}
+
+/// 400: the body is not a patch.
+fn malformed(why: &str) -> Status {
+    Status::bad_request(format!("error decoding patch: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_type_names_the_patch() {
+        let parse = PatchType::from_content_type;
+        assert_eq!(parse("application/json-patch+json"), Ok(PatchType::Json));
+        assert_eq!(parse("application/merge-patch+json; charset=utf-8"), Ok(PatchType::Merge));
+        for other in ["", "application/json", "application/apply-patch+cbor"] {
+            let status = parse(other).unwrap_err();
+            assert_eq!((status.code.as_u16(), status.reason), (415, "UnsupportedMediaType"));
+            assert!(
+                status.message.starts_with(
+                    "the body of the request was in an unknown format - accepted media types include: \
+                     application/json-patch+json, application/merge-patch+json"
+                ),
+                "{status}"
+            );
+        }
+    }
+}

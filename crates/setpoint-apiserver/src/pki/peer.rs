@@ -1,0 +1,31 @@
+//! Reading the certificate of a peer.
+
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::subject::{COMMON_NAME, ORGANIZATION, USER_UID};
+use crate::User;
+
+/// Who a client certificate says its owner is. `None` if it names nobody.
+pub(crate) fn user_of(certificate: &[u8]) -> Option<User> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let mut user = User::default();
+    for attribute in certificate.subject().iter_attributes() {
+        let Some(oid) = attribute.attr_type().iter() else { continue };
+        let Ok(value) = attribute.as_str() else { continue };
+        let oid: Vec<u64> = oid.collect();
+        if oid == COMMON_NAME {
+            value.clone_into(&mut user.name);
+        } else if oid == ORGANIZATION {
+            user.groups.push(value.to_owned());
+        } else if oid == USER_UID {
+            value.clone_into(&mut user.uid);
+        }
+    }
+    (!user.name.is_empty()).then_some(user)
+}
+
+/// The public key that a certificate is for (a DER `SubjectPublicKeyInfo`).
+pub(super) fn public_key_of(certificate: &[u8]) -> Option<Vec<u8>> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Some(certificate.public_key().raw.to_vec())
+}

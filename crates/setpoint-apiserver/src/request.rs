@@ -1,0 +1,179 @@
+//! A request about a resource, as the handlers get it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+use setpoint_kinds::{Type, UnknownField, conform, protobuf};
+
+use crate::body;
+use crate::negotiate::{BodyFormat, Representation};
+use crate::options::{FieldValidation, Query};
+use crate::patch::Patched;
+use crate::resource::Resource;
+use crate::routes::Verb;
+use crate::status::{Result, Status};
+use crate::user::User;
+
+/// A request that is authenticated, authorised and routed.
+#[derive(Debug)]
+pub(crate) struct ResourceRequest {
+    pub verb: Verb,
+    pub resource: Arc<Resource>,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub subresource: Option<String>,
+    pub query: Query,
+    pub representation: Representation,
+    pub content_type: Option<String>,
+    pub user: Arc<User>,
+    pub body: Bytes,
+}
+
+/// The kind that a body must have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected<'a> {
+    pub api_version: &'a str,
+    pub kind: &'a str,
+    pub ty: &'static Type,
+}
+
+/// A decoded body.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub object: Value,
+    /// Unknown and duplicate fields, as warnings.
+    pub warnings: Vec<String>,
+}
+
+impl ResourceRequest {
+    /// The name of the object; every route that needs one has one.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// A request for another object that is part of answering this one.
+    pub(crate) fn for_object(&self, resource: &Arc<Resource>, namespace: &str, name: &str) -> ResourceRequest {
+        ResourceRequest {
+            verb: self.verb,
+            resource: Arc::clone(resource),
+            namespace: resource.is_namespaced().then(|| namespace.to_owned()),
+            name: Some(name.to_owned()),
+            subresource: None,
+            query: self.query.clone(),
+            representation: self.representation.clone(),
+            content_type: None,
+            user: Arc::clone(&self.user),
+            body: Bytes::new(),
+        }
+    }
+
+    /// The kind of the resource itself.
+    pub(crate) fn expected(&self) -> Expected<'_> {
+        Expected { api_version: self.resource.api_version(), kind: self.resource.kind(), ty: self.resource.ty() }
+    }
+
+    /// Reads the body as an object of the expected kind, with the fields that this kind has.
+    pub(crate) fn decode(&self, expected: Expected<'_>, validation: FieldValidation) -> Result<Input> {
+        Draft::from(self.parse(expected.kind)?).finish(expected, validation)
+    }
+
+    /// The same for options, which every group-version has under its own name.
+    pub(crate) fn decode_options(
+        &self,
+        expected: Expected<'_>,
+        validation: FieldValidation,
+    ) -> Result<Value> {
+        let mut decoded = self.parse(expected.kind)?;
+        if let Some(object) = decoded.value.as_object_mut() {
+            object.remove("apiVersion");
+        }
+        Ok(Draft::from(decoded).finish(expected, validation)?.object)
+    }
+
+    fn parse(&self, kind: &str) -> Result<body::Decoded> {
+        match BodyFormat::of(self.content_type.as_deref())? {
+            BodyFormat::Json => body::decode_json(&self.body, kind),
+            BodyFormat::Yaml => body::decode_yaml(&self.body, kind),
+            BodyFormat::Protobuf => {
+                let decoded = protobuf::decode(&self.body)
+                    .map_err(|error| body::unrecognized(kind, &error.to_string(), &self.body))?;
+                Ok(body::Decoded { value: decoded.value, duplicates: Vec::new() })
+            }
+        }
+    }
+}
+
+/// An object that has not been held against its kind yet.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    value: Value,
+    /// What decoding found wrong with its fields, in the words of warnings.
+    warnings: Vec<String>,
+    /// The same in the words of strict validation.
+    strict: Vec<String>,
+}
+
+impl From<body::Decoded> for Draft {
+    fn from(decoded: body::Decoded) -> Draft {
+        let warnings = decoded.duplicates.iter().map(ToString::to_string).collect();
+        Draft { warnings, strict: decoded.strict_errors(), value: decoded.value }
+    }
+}
+
+impl From<Patched> for Draft {
+    fn from(patched: Patched) -> Draft {
+        Draft { value: patched.value, warnings: patched.strict_errors.clone(), strict: patched.strict_errors }
+    }
+}
+
+impl Draft {
+    /// Brings the object into the shape of its kind.
+    pub(crate) fn finish(self, expected: Expected<'_>, validation: FieldValidation) -> Result<Input> {
+        let mut object = self.value;
+        check_kind(&mut object, expected)?;
+        let version = expected.api_version.rsplit('/').next().unwrap_or_default();
+        let kind = expected.kind;
+        let refuse = |why: &dyn std::fmt::Display| {
+            Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+        };
+        let mut unknown: Vec<UnknownField> = Vec::new();
+        conform(expected.ty, &mut object, &mut unknown).map_err(|error| refuse(&error))?;
+        let unknown = unknown.iter().map(ToString::to_string);
+        let warnings = match validation {
+            FieldValidation::Ignore => Vec::new(),
+            FieldValidation::Warn => self.warnings.into_iter().chain(unknown).collect(),
+            FieldValidation::Strict => {
+                let problems: Vec<String> = self.strict.into_iter().chain(unknown).collect();
+                if !problems.is_empty() {
+                    return Err(refuse(&format_args!("strict decoding error: {}", problems.join(", "))));
+                }
+                Vec::new()
+            }
+        };
+        Ok(Input { object, warnings })
+    }
+}
+
+/// The object says what it is, or says nothing and is taken for what is expected.
+fn check_kind(object: &mut Value, expected: Expected<'_>) -> Result<()> {
+    let read = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let (version, kind) = (read("apiVersion"), read("kind"));
+    if let Some(kind) = kind.filter(|kind| *kind != expected.kind) {
+        let short = version.unwrap_or(expected.api_version).rsplit('/').next().unwrap_or_default();
+        return Err(Status::bad_request(format!(
+            "{kind} in version {short:?} cannot be handled as a {}: converting ({short}.{kind}) to \
+             ({}): unknown conversion",
+            expected.kind, expected.ty.name
+        )));
+    }
+    if let Some(version) = version.filter(|version| *version != expected.api_version) {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({})",
+            expected.api_version
+        )));
+    }
+    object["apiVersion"] = expected.api_version.into();
+    object["kind"] = expected.kind.into();
+    Ok(())
+}

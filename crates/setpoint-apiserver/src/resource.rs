@@ -1,0 +1,177 @@
+//! What the server serves: one `Resource` for each group, version and plural.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use setpoint_kinds::{Behavior, Subresource, Type};
+
+use crate::status::GroupResource;
+use crate::storage::Key;
+
+/// A served resource in one version.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    facts: &'static setpoint_kinds::Resource,
+    behavior: Behavior,
+    api_version: String,
+    /// Where its objects are stored, whichever version they were written in.
+    collection: Arc<str>,
+    /// The `apiVersion` of stored objects.
+    stored_as: String,
+}
+
+impl Resource {
+    fn built_in(facts: &'static setpoint_kinds::Resource) -> Resource {
+        let (group, version) = storage_version(facts);
+        let folder = if group.is_empty() { "core" } else { group };
+        Resource {
+            facts,
+            behavior: *facts.behavior(),
+            api_version: facts.api_version(),
+            collection: format!("{folder}/{}", facts.plural).into(),
+            stored_as: if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") },
+        }
+    }
+
+    pub(crate) fn group(&self) -> &str {
+        self.facts.group
+    }
+
+    pub(crate) fn version(&self) -> &str {
+        self.facts.version
+    }
+
+    pub(crate) fn plural(&self) -> &str {
+        self.facts.plural
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        self.facts.kind
+    }
+
+    /// `group/version`, or `v1` for the core group.
+    pub(crate) fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    pub(crate) fn is_namespaced(&self) -> bool {
+        self.facts.is_namespaced()
+    }
+
+    pub(crate) fn has_verb(&self, verb: &str) -> bool {
+        self.facts.has_verb(verb)
+    }
+
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.facts.subresource(name)
+    }
+
+    pub(crate) fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+
+    pub(crate) fn ty(&self) -> &'static Type {
+        self.facts.ty()
+    }
+
+    pub(crate) fn behavior(&self) -> &Behavior {
+        &self.behavior
+    }
+
+    pub(crate) fn collection(&self) -> &Arc<str> {
+        &self.collection
+    }
+
+    /// The `apiVersion` that its objects are stored in.
+    pub(crate) fn stored_as(&self) -> &str {
+        &self.stored_as
+    }
+
+    /// Whether stored objects must be converted to be served in this version.
+    pub(crate) fn is_converted(&self) -> bool {
+        self.stored_as != self.api_version
+    }
+
+    /// `deployments.apps`, for messages.
+    pub(crate) fn group_resource(&self) -> GroupResource<'_> {
+        GroupResource { group: self.group(), resource: self.plural() }
+    }
+
+    /// `Deployment.apps`, for messages.
+    pub(crate) fn group_kind(&self) -> GroupResource<'_> {
+        GroupResource { group: self.group(), resource: self.kind() }
+    }
+
+    /// The storage key of an object.
+    pub(crate) fn key(&self, namespace: Option<&str>, name: &str) -> Key {
+        let path = match namespace {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        };
+        Key { collection: Arc::clone(&self.collection), path: path.into() }
+    }
+}
+
+/// The group and version that objects are stored in, for kinds that are served in several.
+fn storage_version(facts: &'static setpoint_kinds::Resource) -> (&'static str, &'static str) {
+    match (facts.group, facts.plural) {
+        // Both event APIs are views of one store.
+        ("events.k8s.io", "events") => ("", "v1"),
+        ("autoscaling", "horizontalpodautoscalers") => ("autoscaling", "v2"),
+        _ => (facts.group, facts.version),
+    }
+}
+
+/// The resources that a server serves.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    resources: BTreeMap<&'static str, BTreeMap<&'static str, BTreeMap<&'static str, Arc<Resource>>>>,
+}
+
+impl Registry {
+    /// The built-in resources; every server shares them.
+    pub(crate) fn built_in() -> &'static Registry {
+        static BUILT_IN: LazyLock<Registry> = LazyLock::new(|| {
+            let mut resources: BTreeMap<_, BTreeMap<_, BTreeMap<_, _>>> = BTreeMap::new();
+            for facts in setpoint_kinds::table().resources() {
+                let versions = resources.entry(facts.group).or_default();
+                let plurals = versions.entry(facts.version).or_default();
+                plurals.insert(facts.plural, Arc::new(Resource::built_in(facts)));
+            }
+            Registry { resources }
+        });
+        &BUILT_IN
+    }
+
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
+        self.resources.get(group)?.get(version)?.get(plural)
+    }
+
+    /// A built-in resource that the server itself relies on.
+    pub(crate) fn expect(&self, group: &str, version: &str, plural: &str) -> &Arc<Resource> {
+        self.find(group, version, plural).expect("the table of built-in kinds has it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_event_apis_are_one_store() {
+        let registry = Registry::built_in();
+        let core = registry.expect("", "v1", "events");
+        let events = registry.expect("events.k8s.io", "v1", "events");
+        assert_eq!(core.collection(), events.collection());
+        assert!(events.is_converted() && !core.is_converted());
+    }
+
+    #[test]
+    fn every_version_of_a_kind_is_stored_in_one_collection() {
+        let registry = Registry::built_in();
+        let v1 = registry.expect("autoscaling", "v1", "horizontalpodautoscalers");
+        let v2 = registry.expect("autoscaling", "v2", "horizontalpodautoscalers");
+        assert_eq!(v1.key(Some("default"), "web"), v2.key(Some("default"), "web"));
+        assert_eq!(v1.stored_as(), "autoscaling/v2");
+    }
+}

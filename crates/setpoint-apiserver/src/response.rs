@@ -1,0 +1,101 @@
+//! What goes back to the client.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::Stream;
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body::{Frame, SizeHint};
+
+use crate::status::Status;
+
+/// The body of a response: all at once, or a stream that goes on until the watch ends.
+pub struct Body(Inner);
+
+enum Inner {
+    Full(Bytes),
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl Body {
+    /// A body that is known whole.
+    pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
+        Body(Inner::Full(bytes.into()))
+    }
+
+    /// A body that comes piece by piece.
+    pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Body {
+        Body(Inner::Stream(Box::pin(stream)))
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Inner::Full(bytes) => f.debug_tuple("Body").field(&bytes.len()).finish(),
+            Inner::Stream(_) => f.write_str("Body(stream)"),
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.0 {
+            Inner::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Inner::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Inner::Stream(stream) => stream.as_mut().poll_next(cx).map(|next| next.map(|b| Ok(Frame::data(b)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.0, Inner::Full(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Inner::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// A response with a body in one piece.
+pub(crate) fn respond(code: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::full(body));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// A failure as a response.
+pub(crate) fn respond_status(status: &Status) -> Response<Body> {
+    let mut body = status.to_json();
+    body.push(b'\n');
+    let mut response = respond(status.code, "application/json", body);
+    if let Some(seconds) = status.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Adds `Warning: 299 - "…"` headers, which kubectl prints. What does not fit into 10 of them is left out.
+pub(crate) fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings.iter().take(10) {
+        let text: String = warning.chars().filter(|c| !c.is_control()).take(256).collect();
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Label and field selectors, as the query parameters of list, watch and deletecollection carry them.
+
+mod field;
+mod label;
+
+pub(crate) use field::{FieldLabels, FieldSelector, FieldTerm};
+pub(crate) use label::{LabelSelector, Operator, Requirement};

@@ -1,0 +1,143 @@
+//! One connection, from its first byte to its last.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use setpoint_env::Env;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+use super::panic_guard;
+use super::streams::Streams;
+use super::{HttpService, Limits};
+use crate::pki;
+
+/// The first byte of a TLS handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
+const PLAIN_HTTP: &[u8] =
+    b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
+    Client sent an HTTP request to an HTTPS server.\n";
+
+/// How much of an upload is taken before the service reads it: nearly every object fits into one window, and
+/// a connection full of uploads stays small.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// What a connection needs.
+#[derive(Clone)]
+pub(super) struct Connection<S> {
+    pub(super) service: S,
+    pub(super) tls: TlsAcceptor,
+    pub(super) env: Env,
+    pub(super) shutdown: CancellationToken,
+    pub(super) limits: Arc<Limits>,
+}
+
+impl<S: HttpService> Connection<S> {
+    /// Serves until the client leaves, breaks a rule, or the server shuts down.
+    pub(super) async fn run(self, stream: TcpStream, peer: SocketAddr) {
+        let shutdown = self.shutdown.clone();
+        let handshake = tokio::time::timeout(self.limits.handshake, self.handshake(stream));
+        let stream = match shutdown.run_until_cancelled(handshake).await {
+            Some(Ok(Ok(stream))) => stream,
+            Some(Ok(Err(error))) => return tracing::debug!(%peer, %error, "the TLS handshake failed"),
+            Some(Err(_elapsed)) => return tracing::debug!(%peer, "the TLS handshake took too long"),
+            None => return,
+        };
+        if let Err(error) = self.serve_http(stream).await {
+            tracing::debug!(%peer, error, "the connection broke");
+        }
+    }
+
+    async fn handshake(&self, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        stream.set_nodelay(true)?;
+        // A peer that vanished without a word is noticed within about two minutes, also in the middle of a
+        // watch over HTTP/1.1, which has no pings.
+        let keepalive = TcpKeepalive::new()
+            .with_time(Duration::from_secs(30))
+            .with_interval(Duration::from_secs(15))
+            .with_retries(6);
+        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
+            stream.write_all(PLAIN_HTTP).await?;
+            stream.shutdown().await?;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not speak TLS"));
+        }
+        self.tls.accept(stream).await
+    }
+
+    async fn serve_http(self, stream: TlsStream<TcpStream>) -> Result<(), String> {
+        let (_, session) = stream.get_ref();
+        let certificate = session.peer_certificates().and_then(|chain| chain.first());
+        let user = certificate.and_then(|der| pki::user_of(der)).map(|user| Arc::new(user.authenticated()));
+        let is_http2 = session.alpn_protocol() == Some(b"h2");
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let service = hyper::service::service_fn({
+            let has_asked = Arc::clone(&has_asked);
+            move |mut request: http::Request<Incoming>| {
+                has_asked.store(true, Ordering::Relaxed);
+                if let Some(user) = &user {
+                    Arc::clone(user).attach(request.extensions_mut());
+                }
+                panic_guard::call(self.service.clone(), request)
+            }
+        });
+
+        let streams = Streams::new(&self.env);
+        let builder = builder(&self.limits, streams.executor(), is_http2);
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        // hyper has this limit for the heads of HTTP/1.1, but none for the start of HTTP/2.
+        let mut first_request = pin!(tokio::time::sleep(self.limits.head));
+        let mut is_late = false;
+        let mut is_ending = false;
+        loop {
+            tokio::select! {
+                result = connection.as_mut() => return result.map_err(|error| error.to_string()),
+                () = self.shutdown.cancelled(), if !is_ending => {
+                    is_ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = first_request.as_mut(), if !is_late => {
+                    is_late = true;
+                    if !has_asked.load(Ordering::Relaxed) {
+                        return Err("no request came in time".to_owned());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// HTTP/2 if and only if TLS negotiated it. To guess from the first bytes instead would let a client that
+/// sends none stay for ever.
+fn builder<E>(limits: &Limits, executor: E, is_http2: bool) -> auto::Builder<E> {
+    let mut builder = auto::Builder::new(executor);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(limits.head_size as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(limits.head_size)
+        .max_concurrent_streams(limits.streams)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .keep_alive_interval(limits.ping_interval)
+        .keep_alive_timeout(limits.ping_answer);
+    if is_http2 { builder.http2_only() } else { builder.http1_only() }
+}

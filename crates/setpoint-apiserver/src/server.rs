@@ -1,0 +1,333 @@
+//! The server: a `tower::Service`, and the filters that every request passes.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::request::Parts;
+use http::{Method, Request, Response, header};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+use setpoint_env::{Env, Task};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower::{BoxError, Service};
+
+use crate::authorize::{self, Attributes};
+use crate::body::{self, MAX_BODY};
+use crate::bootstrap;
+use crate::dispatch;
+use crate::metrics::Metrics;
+use crate::negotiate;
+use crate::options::Query;
+use crate::request::ResourceRequest;
+use crate::resource::Registry;
+use crate::response::{Body, respond_status};
+use crate::routes::{ResourcePath, Route, Verb};
+use crate::serve;
+use crate::status::{Result, Status};
+use crate::storage::{Limits, Memory, Storage};
+use crate::user::User;
+
+/// How long a request that is not a watch may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often expired objects are looked for.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// A Kubernetes API server.
+///
+/// It is a [`tower::Service`]: hand it to [`kube::Client`], or serve it over HTTPS with [`ApiServer::serve`].
+/// Clones are handles on the same server; it ends when the last of them is gone.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::api::{Api, PostParams};
+/// use setpoint_apiserver::ApiServer;
+///
+/// let server = ApiServer::builder().build();
+/// let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+///
+/// let mut map = ConfigMap::default();
+/// map.metadata.name = Some("greeting".into());
+/// maps.create(&PostParams::default(), &map).await?;
+/// assert_eq!(maps.get("greeting").await?.metadata.namespace.as_deref(), Some("default"));
+/// # Ok::<(), kube::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct ApiServer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    core: Arc<Core>,
+    /// Ends with the server.
+    _expiry: Task<()>,
+}
+
+/// What handlers work with.
+pub(crate) struct Core {
+    pub env: Env,
+    pub storage: Box<dyn Storage>,
+    pub metrics: Metrics,
+    /// Cancelled, and replaced, when the running watches shall end.
+    watches: Mutex<CancellationToken>,
+}
+
+impl Core {
+    /// Cancelled when a watch that starts now shall end.
+    pub(crate) fn watch_token(&self) -> CancellationToken {
+        self.watches.lock().clone()
+    }
+
+    fn end_watches(&self) {
+        let ended = std::mem::take(&mut *self.watches.lock());
+        ended.cancel();
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("revision", &self.storage.revision()).finish_non_exhaustive()
+    }
+}
+
+/// Settings of an [`ApiServer`].
+#[derive(Debug, Default)]
+#[must_use = "a builder does nothing until build is called"]
+pub struct Builder {
+    env: Option<Env>,
+    history: Limits,
+}
+
+impl Builder {
+    /// Where time and randomness come from; [`Env::system`] unless set.
+    pub fn env(mut self, env: Env) -> Builder {
+        self.env = Some(env);
+        self
+    }
+
+    /// How much history the server keeps for watches and for lists at past resourceVersions: at most so
+    /// many changes, and at most so many bytes of objects. 100,000 changes and 64 MiB unless set.
+    pub fn history(mut self, changes: usize, bytes: usize) -> Builder {
+        self.history = Limits { events: changes, bytes };
+        self
+    }
+
+    /// Starts a server that keeps everything in memory. Call it inside a tokio runtime.
+    #[must_use]
+    pub fn build(self) -> ApiServer {
+        let env = self.env.unwrap_or_default();
+        let core = Arc::new(Core {
+            storage: Box::new(Memory::new(self.history)),
+            metrics: Metrics::new(&env),
+            watches: Mutex::default(),
+            env: env.clone(),
+        });
+        bootstrap::run(&core);
+        let expiring = Arc::downgrade(&core);
+        let expiry = env.spawn(async move {
+            loop {
+                tokio::time::sleep(EXPIRY_INTERVAL).await;
+                let Some(core) = expiring.upgrade() else { return };
+                let now = core.env.now();
+                core.storage.expire(now).await;
+            }
+        });
+        ApiServer { shared: Arc::new(Shared { core, _expiry: expiry }) }
+    }
+}
+
+impl ApiServer {
+    /// Settings for a new server.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A client of an administrator that calls this server directly: no socket, no TLS.
+    #[must_use]
+    pub fn client(&self) -> kube::Client {
+        self.client_as(User::admin())
+    }
+
+    /// The same for somebody else.
+    #[must_use]
+    pub fn client_as(&self, user: User) -> kube::Client {
+        kube::Client::new(self.as_user(user), "default")
+    }
+
+    /// The service as `user` calls it, to put layers around it.
+    #[must_use]
+    pub fn as_user(&self, user: User) -> AsUser {
+        AsUser { server: self.clone(), user: Arc::new(user.authenticated()) }
+    }
+
+    /// Serves HTTPS on `listener` until `shutdown` is cancelled: HTTP/1.1 and HTTP/2, clients known by
+    /// their certificates. Watches end with it.
+    pub async fn serve(&self, listener: TcpListener, tls: Arc<ServerConfig>, shutdown: CancellationToken) {
+        let core = &self.shared.core;
+        let options =
+            serve::Options { env: core.env.clone(), shutdown: shutdown.clone(), ..serve::Options::default() };
+        let stop_watches = async {
+            shutdown.cancelled().await;
+            core.end_watches();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = stop_watches => {}
+            () = serve::serve(self.clone(), listener, tls, options) => {}
+        }
+    }
+
+    /// Ends all running watches, as a restart of the server would. Their clients connect again.
+    pub fn end_watches(&self) {
+        self.shared.core.end_watches();
+    }
+
+    /// Forgets the history up to now: watches from older resourceVersions are answered with 410.
+    pub fn compact(&self) {
+        let storage = &self.shared.core.storage;
+        storage.compact(storage.revision());
+    }
+}
+
+impl<B> Service<Request<B>> for ApiServer
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let core = Arc::clone(&self.shared.core);
+        let (parts, body) = request.into_parts();
+        let body = body.map_err(std::io::Error::other).boxed_unsync();
+        Box::pin(async move { Ok(handle(&core, parts, body).await) })
+    }
+}
+
+/// An [`ApiServer`] as one user calls it.
+#[derive(Clone, Debug)]
+pub struct AsUser {
+    server: ApiServer,
+    user: Arc<User>,
+}
+
+impl<B> Service<Request<B>> for AsUser
+where
+    ApiServer: Service<Request<B>>,
+{
+    type Response = <ApiServer as Service<Request<B>>>::Response;
+    type Error = <ApiServer as Service<Request<B>>>::Error;
+    type Future = <ApiServer as Service<Request<B>>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.server.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        Arc::clone(&self.user).attach(request.extensions_mut());
+        self.server.call(request)
+    }
+}
+
+type RequestBody = UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// Every request: measured, answered, never lost.
+async fn handle(core: &Arc<Core>, parts: Parts, body: RequestBody) -> Response<Body> {
+    let route = Route::parse(parts.uri.path());
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let started = core.metrics.request_started(&parts.method, route.as_ref().ok(), &query);
+    let outcome = match route {
+        Ok(route) => answer(core, &parts, route, query, body).await,
+        Err(status) => Err(status),
+    };
+    let response = outcome.unwrap_or_else(|status| respond_status(&status));
+    started.finish(response.status());
+    response
+}
+
+/// authenticate → authorize → read → dispatch, within the time limit.
+async fn answer(
+    core: &Arc<Core>,
+    parts: &Parts,
+    route: Route,
+    query: Query,
+    body: RequestBody,
+) -> Result<Response<Body>> {
+    let user = User::of(&parts.extensions).cloned().ok_or_else(Status::unauthorized)?;
+    let work = async {
+        match route {
+            Route::Server(segments) => {
+                let attributes = Attributes {
+                    verb: parts.method.as_str().to_ascii_lowercase(),
+                    path: parts.uri.path().to_owned(),
+                    ..Attributes::default()
+                };
+                authorize::authorize(&user, &attributes)?;
+                if !matches!(parts.method, Method::GET | Method::HEAD) {
+                    return Err(Status::method_not_allowed());
+                }
+                dispatch::server(core, &segments, &query, &parts.headers)
+            }
+            Route::Resource(path) => {
+                let request = resource_request(parts, path, query, user, body).await?;
+                dispatch::resource(core, &request).await
+            }
+        }
+    };
+    tokio::time::timeout(REQUEST_TIMEOUT, work).await.unwrap_or_else(|_| {
+        Err(Status::timeout("the request did not complete within the allotted timeout"))
+    })
+}
+
+async fn resource_request(
+    parts: &Parts,
+    path: ResourcePath,
+    query: Query,
+    user: Arc<User>,
+    body: RequestBody,
+) -> Result<ResourceRequest> {
+    let verb = Verb::of(&parts.method, &path, query.flag("watch"))?;
+    let attributes = Attributes {
+        verb: verb.as_str().to_owned(),
+        group: path.group.clone(),
+        resource: path.resource.clone(),
+        subresource: path.subresource.clone().unwrap_or_default(),
+        namespace: path.namespace.clone().unwrap_or_default(),
+        name: path.name.clone().unwrap_or_default(),
+        path: String::new(),
+    };
+    authorize::authorize(&user, &attributes)?;
+    let resource = Registry::built_in()
+        .find(&path.group, &path.version, &path.resource)
+        .ok_or_else(Status::no_such_path)?;
+    let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let representation = negotiate::representation(&parts.headers, &query)?;
+    Ok(ResourceRequest {
+        verb,
+        resource: Arc::clone(resource),
+        namespace: path.namespace,
+        name: path.name,
+        subresource: path.subresource,
+        query,
+        representation,
+        content_type: text(header::CONTENT_TYPE).map(str::to_owned),
+        user,
+        body: if verb.is_write() { body::read(body, MAX_BODY).await? } else { Bytes::new() },
+    })
+}

@@ -1,0 +1,158 @@
+//! Where objects live: one small trait, several engines.
+//!
+//! A store holds *collections* (one a resource: `apps/deployments`) of records by *path* (`namespace/name`,
+//! or `name`). It knows nothing of Kubernetes. Its promises, which `storage/conformance.rs` checks for every
+//! engine:
+//!
+//! - One revision counter for everything. Each committed change gets the next revision; revisions are never
+//!   re-used.
+//! - A change is committed only if its expectation holds (compare and swap), and is wholly visible or not at
+//!   all.
+//! - A list is the state at exactly one revision, also when it is read page by page.
+//! - A watch after revision `n` gives every later change of its collection once, in order, or says that
+//!   history since `n` is gone. Nothing is buffered for a watcher: it reads the shared history at its own
+//!   speed, so a slow one costs nothing and is told when it has fallen too far behind.
+//! - History is bounded in events and in bytes.
+
+mod history;
+mod memory;
+mod record;
+mod watch;
+
+#[cfg(test)]
+mod conformance;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+pub(crate) use history::{Event, Limits};
+use jiff::Timestamp;
+pub(crate) use memory::Memory;
+pub(crate) use record::Record;
+pub(crate) use watch::{Batch, Watch};
+
+/// A point in the history of the whole store.
+pub(crate) type Revision = u64;
+
+/// The name of one record.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    /// Which collection: `core/pods`.
+    pub collection: Arc<str>,
+    /// Which record in it: `default/web-0`.
+    pub path: Box<str>,
+}
+
+/// What must be true for a change to be committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// There is no record.
+    Absent,
+    /// There is a record, last changed at this revision.
+    Revision(Revision),
+}
+
+/// What a change does.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// Writes the value; the record vanishes by itself at `expires`.
+    Put { value: Bytes, expires: Option<Timestamp> },
+    /// Removes the record. `value` is its last state, as watchers shall see it.
+    Delete { value: Bytes },
+}
+
+/// One change of one record.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub key: Key,
+    pub expect: Expect,
+    pub action: Action,
+}
+
+/// Which part of a collection to list.
+#[derive(Clone, Debug)]
+pub(crate) struct ListQuery {
+    pub collection: Arc<str>,
+    /// Only paths that begin with this.
+    pub prefix: Box<str>,
+    /// The state at this revision; none: the newest.
+    pub at: Option<Revision>,
+    /// Only paths after this one.
+    pub after: Option<Box<str>>,
+    /// At most so many records; none: all.
+    pub limit: Option<usize>,
+}
+
+/// A part of a collection at one revision.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    pub records: Vec<Arc<Record>>,
+    pub revision: Revision,
+    /// How many more records the query matches beyond its limit.
+    pub remaining: usize,
+}
+
+/// One record, or none, as of a revision.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub record: Option<Arc<Record>>,
+    pub revision: Revision,
+}
+
+/// Why a read failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ReadError {
+    #[error("history up to revision {floor} has been compacted, revision {asked} is no longer there")]
+    Compacted { asked: Revision, floor: Revision },
+    #[error("revision {asked} is in the future, the newest is {current}")]
+    Future { asked: Revision, current: Revision },
+}
+
+/// Why a change was not committed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum CommitError {
+    /// The expectation does not hold; this is the record that is there.
+    #[error("the record is not as expected")]
+    Conflict { current: Option<Arc<Record>> },
+}
+
+/// Figures about a store, for metrics.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stats {
+    pub revision: Revision,
+    pub history_events: usize,
+    pub history_bytes: usize,
+    /// Live records by collection, in order of their names.
+    pub records: Vec<(Arc<str>, usize)>,
+}
+
+/// A storage engine.
+pub(crate) trait Storage: Send + Sync + 'static {
+    /// Reads one record.
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Found, ReadError>>;
+
+    /// Reads a part of a collection at one revision.
+    fn list<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Page, ReadError>>;
+
+    /// Commits one change. The answer is the record as written; for a delete, the last state at the
+    /// revision of the delete.
+    fn commit(&self, change: Change) -> BoxFuture<'_, Result<Arc<Record>, CommitError>>;
+
+    /// Everything that happens to a collection after a revision.
+    fn watch(&self, collection: &Arc<str>, after: Revision) -> Result<Watch, ReadError>;
+
+    /// The newest revision.
+    fn revision(&self) -> Revision;
+
+    /// Removes what has expired by `now`; how many records that were.
+    fn expire(&self, now: Timestamp) -> BoxFuture<'_, usize>;
+
+    /// Forgets history up to and including this revision.
+    fn compact(&self, up_to: Revision);
+
+    /// Figures for metrics.
+    fn stats(&self) -> Stats;
+}

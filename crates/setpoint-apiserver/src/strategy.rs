@@ -1,0 +1,199 @@
+//! What the server itself writes into an object, and which parts of an object a request may change.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use setpoint_env::Env;
+use setpoint_kinds::{Generation, NameStyle};
+
+use crate::metadata;
+use crate::metadata::names::NameRule;
+use crate::object::{self, metadata_mut};
+use crate::resource::Resource;
+use crate::status::{Result, Status};
+
+/// Which part of an object a request writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Everything, for changes that the server itself makes.
+    Whole,
+    /// Everything but the status, for kinds whose status has a path of its own.
+    Main,
+    /// `/status`.
+    Status,
+    /// `/approval` of a certificate signing request: the conditions of its status.
+    Approval,
+    /// `/ephemeralcontainers` and `/resize` of a pod, `/finalize` of a namespace: the spec.
+    Spec,
+}
+
+impl Part {
+    /// The part that a subresource stands for, if it reads and writes the object's own kind.
+    pub(crate) fn of_subresource(name: Option<&str>) -> Option<Part> {
+        Some(match name {
+            None => Part::Main,
+            Some("status") => Part::Status,
+            Some("approval") => Part::Approval,
+            Some("ephemeralcontainers" | "resize" | "finalize") => Part::Spec,
+            Some(_) => return None,
+        })
+    }
+}
+
+/// A moment as Kubernetes writes it: whole seconds, UTC.
+pub(crate) fn timestamp(time: Timestamp) -> Value {
+    Value::String(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// Fills in what the server decides about a new object. Its name is settled by now.
+pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, env: &Env) {
+    let metadata = metadata_mut(object);
+    for ignored in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"] {
+        metadata.remove(ignored);
+    }
+    metadata.insert("uid".into(), env.uuid().into());
+    metadata.insert("creationTimestamp".into(), timestamp(env.now()));
+    match resource.behavior().generation {
+        Generation::Absent => metadata.remove("generation"),
+        _ => metadata.insert("generation".into(), 1.into()),
+    };
+    if resource.behavior().resets_status {
+        reset_status(resource, object);
+    }
+    match (resource.group(), resource.plural()) {
+        ("", "namespaces") => prepare_namespace(object),
+        ("", "pods") => object["status"] = serde_json::json!({"phase": "Pending"}),
+        _ => {}
+    }
+}
+
+fn reset_status(resource: &Resource, object: &mut Value) {
+    let Some(object) = object.as_object_mut() else { return };
+    // Go writes an empty status where its type says so, as `status: {}`.
+    let always = resource.ty().field("status").is_some_and(|field| !field.omit_zero && !field.pointer);
+    if always {
+        object.insert("status".into(), Value::Object(Map::new()));
+    } else {
+        object.remove("status");
+    }
+}
+
+fn prepare_namespace(object: &mut Value) {
+    let name = Value::String(object::name(object).to_owned());
+    let metadata = metadata_mut(object);
+    let labels = metadata.entry("labels").or_insert_with(|| Value::Object(Map::new()));
+    labels["kubernetes.io/metadata.name"] = name;
+    // The namespace controller empties the namespace, then removes this.
+    let finalizers = &mut object["spec"]["finalizers"];
+    let list = finalizers.as_array().cloned().unwrap_or_default();
+    if !list.iter().any(|finalizer| finalizer == "kubernetes") {
+        *finalizers = list.into_iter().chain(["kubernetes".into()]).collect();
+    }
+    object["status"] = serde_json::json!({"phase": "Active"});
+}
+
+/// Lays what the request may change over what it may not.
+pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
+    match part {
+        Part::Main if resource.behavior().resets_status => restore(new, old, "status"),
+        Part::Main | Part::Whole => {}
+        Part::Status => keep_only(new, old, &["status"]),
+        Part::Spec => keep_only(new, old, &["spec"]),
+        Part::Approval => {
+            let conditions = new["status"].get_mut("conditions").map(Value::take);
+            keep_only(new, old, &[]);
+            if let Some(conditions) = conditions {
+                new["status"]["conditions"] = conditions;
+            }
+        }
+    }
+    if (resource.group(), resource.plural()) == ("", "namespaces") && !matches!(part, Part::Spec | Part::Whole) {
+        // Only /finalize takes finalizers off a namespace's spec.
+        restore(new, old, "spec");
+    }
+    let metadata = metadata_mut(new);
+    let old_metadata = &old["metadata"];
+    metadata.remove("selfLink");
+    metadata.remove("managedFields");
+    // These are the server's: absent in the request means unchanged, and a change is refused below.
+    for field in
+        ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace", "name"]
+    {
+        if metadata.get(field).is_none_or(Value::is_null)
+            && let Some(value) = old_metadata.get(field)
+        {
+            metadata.insert(field.into(), value.clone());
+        }
+    }
+    match old_metadata.get("generation") {
+        Some(generation) => metadata.insert("generation".into(), generation.clone()),
+        None => metadata.remove("generation"),
+    };
+    if resource.behavior().generation.counts(old, new) {
+        bump_generation(new);
+    }
+}
+
+fn restore(new: &mut Value, old: &Value, field: &str) {
+    match old.get(field) {
+        Some(value) => new[field] = value.clone(),
+        None => drop(new.as_object_mut().and_then(|object| object.remove(field))),
+    }
+}
+
+/// Makes `new` the old object but for some fields.
+fn keep_only(new: &mut Value, old: &Value, fields: &[&str]) {
+    let version = new["metadata"].get("resourceVersion").cloned();
+    let kept: Vec<_> = fields.iter().map(|field| new.get_mut(*field).map(Value::take)).collect();
+    *new = old.clone();
+    for (field, value) in fields.iter().zip(kept) {
+        match value {
+            Some(value) => new[*field] = value,
+            None => drop(new.as_object_mut().and_then(|object| object.remove(*field))),
+        }
+    }
+    match version {
+        Some(version) => new["metadata"]["resourceVersion"] = version,
+        None => drop(metadata_mut(new).remove("resourceVersion")),
+    }
+}
+
+/// Counts a change of intent, where the kind counts them.
+pub(crate) fn bump_generation(object: &mut Value) {
+    let metadata = metadata_mut(object);
+    if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
+        metadata.insert("generation".into(), (generation + 1).into());
+    }
+}
+
+fn name_rule(style: NameStyle) -> NameRule {
+    match style {
+        NameStyle::DnsLabel => NameRule::Label,
+        // IP addresses and signers need more than the rule for a path; that is validation by kind.
+        NameStyle::PathSegment | NameStyle::IpAddress | NameStyle::ClusterTrustBundle => NameRule::PathSegment,
+        _ => NameRule::Subdomain,
+    }
+}
+
+/// Refuses what breaks the rules. `old` is the object before an update.
+pub(crate) fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Result<()> {
+    let new_metadata = &object["metadata"];
+    let rule = name_rule(resource.behavior().name);
+    let mut errors = metadata::validate_create(new_metadata, resource.is_namespaced(), rule);
+    if let Some(old) = old {
+        errors.extend(metadata::validate_update(new_metadata, &old["metadata"]));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(resource.group_kind(), object::name(object), &errors))
+}
+
+/// Whether nothing holds a deleted object back any more.
+pub(crate) fn may_vanish(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let finalizers = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);
+    let grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
+    let spec_finalizers = object["kind"] != "Namespace"
+        || object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+    object::is_being_deleted(object) && finalizers && grace && spec_finalizers
+}

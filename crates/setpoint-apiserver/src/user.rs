@@ -1,0 +1,80 @@
+//! Who asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::Extensions;
+
+/// The group of everybody whose identity is known.
+pub const AUTHENTICATED: &str = "system:authenticated";
+
+/// Who sends a request.
+///
+/// A `User` travels with its request, as an extension: what accepts the request (the TLS listener, the
+/// in-process client) [attaches](User::attach) it once it is sure, as a member of [`AUTHENTICATED`], and the
+/// server looks it up with [`User::of`]. A request without one is anonymous.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use setpoint_apiserver::User;
+///
+/// let mut request = http::Request::new(());
+/// assert!(User::of(request.extensions()).is_none());
+///
+/// Arc::new(User::new("jane", ["developers"])).attach(request.extensions_mut());
+/// assert_eq!(User::of(request.extensions()).unwrap().name, "jane");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// The name that rules and audit records use. Unique among all users at one time.
+    pub name: String,
+    /// The groups that the user belongs to.
+    pub groups: Vec<String>,
+    /// Tells apart two users that had the same name at different times. Mostly empty.
+    pub uid: String,
+    /// What else the authenticator knows.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// A user with a name and groups.
+    pub fn new<G: Into<String>>(name: impl Into<String>, groups: impl IntoIterator<Item = G>) -> User {
+        let groups = groups.into_iter().map(Into::into).collect();
+        User { name: name.into(), groups, ..User::default() }
+    }
+
+    /// The user of the admin kubeconfig, who may do everything.
+    pub fn admin() -> User {
+        User::new("kubernetes-admin", ["system:masters"])
+    }
+
+    /// The same user as a member of [`AUTHENTICATED`]: what an authenticator adds once it is sure.
+    #[must_use]
+    pub fn authenticated(mut self) -> User {
+        if !self.groups.iter().any(|group| group == AUTHENTICATED) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+
+    /// The user that a request travels with.
+    pub fn of(extensions: &Extensions) -> Option<&Arc<User>> {
+        extensions.get()
+    }
+
+    /// Makes this the user that a request travels with, instead of any earlier one.
+    pub fn attach(self: Arc<User>, extensions: &mut Extensions) {
+        extensions.insert(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authenticated_user_is_in_that_group_once() {
+        let user = User::new("jane", ["developers"]).authenticated().authenticated();
+        assert_eq!(user.groups, ["developers", AUTHENTICATED]);
+    }
+}

@@ -1,0 +1,147 @@
+use serde_json::{Value, json};
+
+use crate::support::{Api, MAPS, PODS, labelled, map, pod, version};
+
+async fn filled() -> Api {
+    let api = Api::new();
+    for (name, app) in [("a", "web"), ("b", "db"), ("c", "web"), ("d", "cache"), ("e", "web")] {
+        api.post(MAPS, &labelled(name, app)).await.ok();
+    }
+    api
+}
+
+#[tokio::test]
+async fn a_list_is_of_one_kind_at_one_version() {
+    let api = filled().await;
+    let answer = api.get(MAPS).await;
+    assert_eq!(answer.names(), ["a", "b", "c", "d", "e"]);
+    let list = answer.ok();
+    assert_eq!((&list["kind"], &list["apiVersion"]), (&json!("ConfigMapList"), &json!("v1")));
+    assert_eq!(version(&list), version(&list["items"][4]), "the version of the newest write");
+    assert!(list["items"][0].get("kind").is_none(), "items of built-in kinds do not repeat it");
+    api.post("/api/v1/namespaces/kube-system/configmaps", &map("z", "x")).await.ok();
+    assert_eq!(api.get("/api/v1/configmaps").await.names(), ["a", "b", "c", "d", "e", "z"]);
+    assert_eq!(api.get("/api/v1/namespaces/nowhere/configmaps").await.names(), [""; 0]);
+}
+
+#[tokio::test]
+async fn label_selectors_select() {
+    let api = filled().await;
+    for (selector, expect) in [
+        ("app=web", "a c e"),
+        ("app==web", "a c e"),
+        ("app!=web", "b d"),
+        ("app in (db,cache)", "b d"),
+        ("app notin (db,cache)", "a c e"),
+        ("app", "a b c d e"),
+        ("!app", ""),
+        ("app=web,app!=web", ""),
+    ] {
+        let query: String = form_urlencoded::byte_serialize(selector.as_bytes()).collect();
+        let answer = api.get(&format!("{MAPS}?labelSelector={query}")).await;
+        assert_eq!(answer.names().join(" "), expect, "{selector}");
+    }
+    assert_eq!(api.get(&format!("{MAPS}?labelSelector=a%20b")).await.code, 400);
+}
+
+#[tokio::test]
+async fn field_selectors_are_those_of_the_kind() {
+    let api = filled().await;
+    assert_eq!(api.get(&format!("{MAPS}?fieldSelector=metadata.name%3Db")).await.names(), ["b"]);
+    assert_eq!(api.get(&format!("{MAPS}?fieldSelector=metadata.name!%3Db")).await.names(), ["a", "c", "d", "e"]);
+    assert_eq!(api.get("/api/v1/configmaps?fieldSelector=metadata.name%3Db").await.names(), ["b"]);
+    let mut placed = pod("placed");
+    placed["spec"]["nodeName"] = "node-1".into();
+    api.post(PODS, &placed).await.ok();
+    api.post(PODS, &pod("unplaced")).await.ok();
+    assert_eq!(api.get(&format!("{PODS}?fieldSelector=spec.nodeName%3Dnode-1")).await.names(), ["placed"]);
+    assert_eq!(api.get(&format!("{PODS}?fieldSelector=spec.nodeName%3D")).await.names(), ["unplaced"]);
+    assert_eq!(api.get(&format!("{PODS}?fieldSelector=status.phase%3DPending")).await.names(), ["placed", "unplaced"]);
+    let unknown = api.get(&format!("{PODS}?fieldSelector=spec.color%3Dred")).await;
+    unknown.refused(400, "field label not supported: spec.color");
+}
+
+#[tokio::test]
+async fn pages_are_one_consistent_list() {
+    let api = filled().await;
+    let first = api.get(&format!("{MAPS}?limit=2")).await;
+    assert_eq!(first.names(), ["a", "b"]);
+    let first = first.ok();
+    assert_eq!(first["metadata"]["remainingItemCount"], 3);
+    api.delete(&format!("{MAPS}/c"), &Value::Null).await.ok();
+    api.post(MAPS, &map("bb", "new")).await.ok();
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let second = api.get(&format!("{MAPS}?limit=2&continue={token}")).await;
+    assert_eq!(second.names(), ["c", "d"], "as it was at the first page");
+    let second = second.ok();
+    assert_eq!(version(&second), version(&first));
+    let token = second["metadata"]["continue"].as_str().unwrap();
+    let third = api.get(&format!("{MAPS}?limit=2&continue={token}")).await;
+    assert_eq!(third.names(), ["e"]);
+    let third = third.ok();
+    assert!(third["metadata"].get("continue").is_none());
+    assert!(third["metadata"].get("remainingItemCount").is_none());
+}
+
+#[tokio::test]
+async fn a_page_with_a_selector_is_full_and_has_no_count() {
+    let api = filled().await;
+    let first = api.get(&format!("{MAPS}?limit=2&labelSelector=app%3Dweb")).await;
+    assert_eq!(first.names(), ["a", "c"]);
+    assert!(first.body["metadata"].get("remainingItemCount").is_none());
+    let token = first.body["metadata"]["continue"].as_str().unwrap();
+    let second = api.get(&format!("{MAPS}?limit=2&labelSelector=app%3Dweb&continue={token}")).await;
+    assert_eq!(second.names(), ["e"]);
+    assert!(second.body["metadata"].get("continue").is_none());
+}
+
+#[tokio::test]
+async fn a_page_of_a_compacted_list_expires_with_a_way_on() {
+    let api = filled().await;
+    let first = api.get(&format!("{MAPS}?limit=2")).await.ok();
+    api.post(MAPS, &map("bb", "new")).await.ok();
+    api.server.compact();
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let expired = api.get(&format!("{MAPS}?limit=2&continue={token}")).await;
+    assert_eq!((expired.code, expired.reason()), (410, "Expired"));
+    let token = expired.body["metadata"]["continue"].as_str().expect("an inconsistent token");
+    let rest = api.get(&format!("{MAPS}?limit=9&continue={token}")).await;
+    assert_eq!(rest.names(), ["bb", "c", "d", "e"], "what is there now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn resource_versions_of_lists_are_honoured() {
+    let api = filled().await;
+    let list = api.get(MAPS).await.ok();
+    let at = version(&list);
+    api.post(MAPS, &map("f", "x")).await.ok();
+    let exact = api.get(&format!("{MAPS}?resourceVersion={at}&resourceVersionMatch=Exact")).await;
+    assert_eq!(exact.names(), ["a", "b", "c", "d", "e"]);
+    assert_eq!(version(&exact.body), at);
+    for query in ["resourceVersion=0", &format!("resourceVersion={at}&resourceVersionMatch=NotOlderThan")] {
+        assert_eq!(api.get(&format!("{MAPS}?{query}")).await.names().len(), 6, "{query}");
+    }
+    let future = api.get(&format!("{MAPS}?resourceVersion=999999")).await;
+    assert_eq!((future.code, future.reason()), (504, "Timeout"));
+    assert_eq!(future.body["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+    api.server.compact();
+    let old = api.get(&format!("{MAPS}?resourceVersion={at}&resourceVersionMatch=Exact")).await;
+    assert_eq!((old.code, old.reason()), (410, "Expired"));
+}
+
+#[tokio::test]
+async fn bad_tokens_and_options_are_refused() {
+    let api = filled().await;
+    for query in [
+        "continue=rubbish&limit=1",
+        "limit=many",
+        "resourceVersion=new",
+        "labelSelector=%3D%3D",
+        "fieldSelector=x",
+    ] {
+        let answer = api.get(&format!("{MAPS}?{query}")).await;
+        assert_eq!((answer.code, answer.reason()), (400, "BadRequest"), "{query}: {}", answer.body);
+    }
+    let answer = api.get(&format!("{MAPS}?resourceVersionMatch=Exact")).await;
+    assert_eq!(answer.code, 422, "{}", answer.body);
+}

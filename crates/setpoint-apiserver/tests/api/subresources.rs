@@ -1,0 +1,156 @@
+use serde_json::{Value, json};
+
+use crate::support::{Api, DEPLOYMENTS, MAPS, PODS, deployment, map, pod, version};
+
+#[tokio::test]
+async fn a_workload_is_scaled_through_its_scale() {
+    let api = Api::new();
+    let created = api.post(DEPLOYMENTS, &deployment("web")).await.ok();
+    let path = format!("{DEPLOYMENTS}/web/scale");
+    let scale = api.get(&path).await.ok();
+    assert_eq!((&scale["kind"], &scale["apiVersion"]), (&json!("Scale"), &json!("autoscaling/v1")));
+    assert_eq!(scale["spec"], json!({"replicas": 3}));
+    assert_eq!(scale["status"], json!({"replicas": 0, "selector": "app=web"}));
+    assert_eq!(scale["metadata"]["uid"], created["metadata"]["uid"]);
+    let patched = api.merge(&path, &json!({"spec": {"replicas": 5}})).await.ok();
+    assert_eq!(patched["spec"]["replicas"], 5);
+    let mut scale = patched;
+    scale["spec"]["replicas"] = 0.into();
+    api.put(&path, &scale).await.ok();
+    let object = api.get(&format!("{DEPLOYMENTS}/web")).await.ok();
+    assert_eq!((&object["spec"]["replicas"], &object["metadata"]["generation"]), (&json!(0), &json!(3)));
+    assert_eq!(api.put(&path, &scale).await.reason(), "Conflict", "its version is stale by now");
+    let negative = api.merge(&path, &json!({"spec": {"replicas": -1}})).await;
+    assert_eq!(negative.code, 422);
+    assert!(negative.message().contains("spec.replicas: Invalid value: -1"), "{}", negative.message());
+    assert_eq!(api.get(&format!("{DEPLOYMENTS}/none/scale")).await.code, 404);
+    assert_eq!(api.get(&format!("{MAPS}/a/scale")).await.code, 404);
+}
+
+#[tokio::test]
+async fn a_binding_places_a_pod_once() {
+    let api = Api::new();
+    api.post(PODS, &pod("web")).await.ok();
+    let binding = json!({"target": {"kind": "Node", "name": "node-1"}});
+    let bound = api.post(&format!("{PODS}/web/binding"), &binding).await;
+    assert_eq!(bound.code, 201);
+    let placed = api.get(&format!("{PODS}/web")).await.ok();
+    assert_eq!(placed["spec"]["nodeName"], "node-1");
+    assert_eq!(placed["status"]["conditions"][0]["type"], "PodScheduled");
+    let again = api.post(&format!("{PODS}/web/binding"), &binding).await;
+    assert_eq!((again.code, again.reason()), (409, "Conflict"));
+    api.post(PODS, &pod("other")).await.ok();
+    let old = json!({"metadata": {"name": "other"}, "target": {"name": "node-2"}});
+    api.post("/api/v1/namespaces/default/bindings", &old).await.ok();
+    assert_eq!(api.get(&format!("{PODS}/other")).await.ok()["spec"]["nodeName"], "node-2");
+    let nowhere = api.post(&format!("{PODS}/web/binding"), &json!({"target": {}})).await;
+    assert_eq!(nowhere.code, 422);
+}
+
+#[tokio::test]
+async fn an_eviction_respects_the_disruption_budget() {
+    let api = Api::new();
+    let mut web = pod("web");
+    web["metadata"]["labels"] = json!({"app": "web"});
+    api.post(PODS, &web).await.ok();
+    api.merge(&format!("{PODS}/web/status"), &json!({"status": {"phase": "Running"}})).await.ok();
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    api.post(budgets, &budget).await.ok();
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}});
+    let path = format!("{PODS}/web/eviction");
+    assert_eq!(api.post(&path, &eviction).await.code, 429, "nobody has looked at the budget yet");
+    let status = |allowed: u8| json!({"status": {"observedGeneration": 1, "disruptionsAllowed": allowed,
+        "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}});
+    api.merge(&format!("{budgets}/b/status"), &status(0)).await.ok();
+    let refused = api.post(&path, &eviction).await;
+    assert_eq!((refused.code, refused.reason()), (429, "TooManyRequests"));
+    assert_eq!(refused.body["details"]["causes"][0]["reason"], "DisruptionBudget");
+    api.merge(&format!("{budgets}/b/status"), &status(1)).await.ok();
+    assert_eq!(api.post(&path, &eviction).await.code, 201);
+    assert_eq!(api.get(&format!("{PODS}/web")).await.code, 404);
+    let spent = api.get(&format!("{budgets}/b")).await.ok();
+    assert_eq!(spent["status"]["disruptionsAllowed"], 0);
+    assert!(spent["status"]["disruptedPods"]["web"].is_string());
+}
+
+#[tokio::test]
+async fn what_needs_a_kubelet_says_so() {
+    let api = Api::new();
+    api.post(PODS, &pod("web")).await.ok();
+    for path in ["log", "exec", "attach", "portforward", "proxy"] {
+        let answer = api.get(&format!("{PODS}/web/{path}")).await;
+        assert_eq!(answer.code, 503, "{path}: {}", answer.body);
+        assert!(answer.message().contains("kubelet"), "{}", answer.message());
+        assert_eq!(api.get(&format!("{PODS}/none/{path}")).await.code, 404);
+    }
+}
+
+#[tokio::test]
+async fn both_event_apis_show_the_same_events() {
+    let api = Api::new();
+    let core = "/api/v1/namespaces/default/events";
+    let new = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let event = json!({
+        "metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "c",
+        "reportingInstance": "i", "action": "Start", "reason": "Started", "type": "Normal",
+        "regarding": {"kind": "Pod", "name": "web", "namespace": "default"}, "note": "it runs"
+    });
+    api.post(new, &event).await.ok();
+    let seen = api.get(&format!("{core}/e")).await.ok();
+    assert_eq!((&seen["message"], &seen["involvedObject"]["name"]), (&json!("it runs"), &json!("web")));
+    assert_eq!((&seen["apiVersion"], &seen["reportingComponent"]), (&json!("v1"), &json!("c")));
+    let selected = api.get(&format!("{core}?fieldSelector=involvedObject.name%3Dweb")).await;
+    assert_eq!(selected.names(), ["e"]);
+    let selected = api.get(&format!("{new}?fieldSelector=regarding.name%3Dother")).await;
+    assert_eq!(selected.names(), [""; 0]);
+    let listed = api.get(new).await.ok();
+    assert_eq!(listed["items"][0]["note"], "it runs");
+    let mut watch = api.watch(&format!("{new}?watch=true")).await;
+    assert_eq!(watch.next().await.unwrap()["object"]["regarding"]["name"], "web");
+}
+
+#[tokio::test]
+async fn a_horizontal_pod_autoscaler_is_one_object_in_two_versions() {
+    let api = Api::new();
+    let v1 = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let v2 = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let object = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 5,
+        "scaleTargetRef": {"kind": "Deployment", "name": "web"}, "targetCPUUtilizationPercentage": 80}});
+    let created = api.post(v1, &object).await.ok();
+    assert_eq!((&created["apiVersion"], &created["spec"]["targetCPUUtilizationPercentage"]), (&json!("autoscaling/v1"), &json!(80)));
+    let other = api.get(&format!("{v2}/h")).await.ok();
+    assert_eq!(other["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 80);
+    assert_eq!(version(&other), version(&created));
+    api.merge(&format!("{v2}/h"), &json!({"spec": {"maxReplicas": 7}})).await.ok();
+    assert_eq!(api.get(&format!("{v1}/h")).await.ok()["spec"]["maxReplicas"], 7);
+}
+
+#[tokio::test]
+async fn questions_are_answered_and_not_stored() {
+    let api = Api::new();
+    let who = api.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await;
+    assert_eq!(who.code, 201);
+    let user = &who.body["status"]["userInfo"];
+    assert_eq!(user["username"], "kubernetes-admin");
+    assert!(user["groups"].as_array().unwrap().contains(&"system:authenticated".into()));
+    let may = |attributes: Value| json!({"spec": {"resourceAttributes": attributes}});
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let answer = api.post(path, &may(json!({"verb": "delete", "resource": "nodes"}))).await.ok();
+    assert_eq!(answer["status"]["allowed"], true);
+    let mut other = may(json!({"verb": "get", "resource": "pods"}));
+    other["spec"]["user"] = "jane".into();
+    let answer = api.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", &other).await.ok();
+    assert_eq!(answer["status"]["allowed"], false);
+    assert_eq!(api.get(path).await.code, 405);
+}
+
+#[tokio::test]
+async fn nothing_is_created_in_a_dry_scale() {
+    let api = Api::new();
+    api.post(DEPLOYMENTS, &deployment("web")).await.ok();
+    let path = format!("{DEPLOYMENTS}/web/scale?dryRun=All");
+    assert_eq!(api.merge(&path, &json!({"spec": {"replicas": 5}})).await.ok()["spec"]["replicas"], 5);
+    assert_eq!(api.get(&format!("{DEPLOYMENTS}/web")).await.ok()["spec"]["replicas"], 3);
+    api.post(MAPS, &map("a", "x")).await.ok();
+}

@@ -1,0 +1,43 @@
+//! The command `setpoint`.
+
+mod listen;
+mod logging;
+mod open_files;
+mod signals;
+mod up;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use setpoint_env::Env;
+
+/// Kubernetes controllers in Rust, and a Kubernetes API to run them against
+#[derive(Parser)]
+#[command(name = "setpoint", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Up(up::Up),
+}
+
+fn main() -> ExitCode {
+    let env = Env::system();
+    let started = env.instant();
+    let Cli { command } = Cli::parse();
+    let result = match command {
+        Command::Up(up) => up.run(&env, started),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody is left to tell if this fails.
+            let _ = writeln!(std::io::stderr(), "setpoint: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

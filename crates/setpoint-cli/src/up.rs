@@ -1,0 +1,148 @@
+//! `setpoint up`: the API server as a process.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use setpoint_apiserver::kubeconfig::{self, Kubeconfig};
+use setpoint_apiserver::pki::CertificateAuthority;
+use setpoint_apiserver::serve::CancellationToken;
+use setpoint_apiserver::{ApiServer, User};
+use setpoint_env::Env;
+use tokio::time::Instant;
+
+use crate::listen::{self, Listen};
+use crate::signals::Signals;
+use crate::{logging, open_files};
+
+/// Run a Kubernetes API server for kubectl, client-go, kube-rs and others
+///
+/// It makes its own certificate authority, and a kubeconfig for an administrator. The kubeconfig appears
+/// once the server answers, and is removed when the server stops, unless somebody has changed it by then.
+/// Requests without a client certificate are refused.
+///
+/// Ctrl-C and SIGTERM stop it; a second one stops it at once.
+#[derive(Args)]
+pub(crate) struct Up {
+    /// Where to listen: HOST:PORT, or :PORT for this machine alone
+    ///
+    /// Port 0 picks a free port. 0.0.0.0:6443 opens the server to other machines.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6443")]
+    listen: String,
+
+    /// Keep all objects in memory; they are gone when the server stops
+    ///
+    /// There is no other storage yet, so this is also what happens without the flag.
+    #[arg(long)]
+    memory: bool,
+
+    /// Where to write the kubeconfig
+    ///
+    /// Only its owner can read it. A file that has other clusters in it is never overwritten.
+    #[arg(long, value_name = "PATH", default_value = "./.setpoint/kubeconfig")]
+    kubeconfig: PathBuf,
+
+    /// What to log to standard error: error, warn, info, debug or trace
+    ///
+    /// Also by target: warn,setpoint_apiserver=debug
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    log: String,
+}
+
+impl Up {
+    /// Runs the server until a signal stops it.
+    pub(crate) fn run(self, env: &Env, started: Instant) -> anyhow::Result<()> {
+        let listen = Listen::parse(&self.listen)?;
+        logging::start(&self.log)?;
+        open_files::raise_limit();
+        // Two threads are enough for a server on a developer's machine, and each one costs memory.
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .context("cannot start threads")?
+            .block_on(self.serve(env, &listen, started))
+    }
+
+    async fn serve(self, env: &Env, listen: &Listen, started: Instant) -> anyhow::Result<()> {
+        let mut signals = Signals::new().context("cannot listen to signals")?;
+        let listener = listen.bind().await?;
+        let address = listener.local_addr()?;
+        // Only now, so that a second server that finds its port in use leaves the file of the first alone.
+        kubeconfig::remove_stale(&self.kubeconfig).map_err(with_advice)?;
+
+        let authority = CertificateAuthority::generate(env)?;
+        let tls = authority.server_config(&authority.issue_server(listen.server_names(address))?)?;
+        let admin = authority.issue_client(&User::admin())?;
+        let url = listen::url_of(address);
+        let kubeconfig = Kubeconfig::new(&url, &authority, &admin);
+
+        let server = ApiServer::builder().env(env.clone()).build();
+        let shutdown = CancellationToken::new();
+        let mut serving = env.spawn({
+            let shutdown = shutdown.clone();
+            async move { server.serve(listener, tls, shutdown).await }
+        });
+        // The listener is open and the server has its first objects: whoever connects now is answered.
+        kubeconfig.write(&self.kubeconfig).map_err(with_advice)?;
+        self.announce(&url, env.instant() - started);
+
+        tokio::select! {
+            _ = signals.next() => {}
+            ended = &mut serving => {
+                ended.context("the server failed")?;
+                bail!("the server ended by itself");
+            }
+        }
+        shutdown.cancel();
+        let removed = kubeconfig.remove_if_unchanged(&self.kubeconfig).map_err(with_advice);
+        tokio::select! {
+            ended = serving => ended.context("the server failed")?,
+            code = signals.next() => std::process::exit(code),
+        }
+        removed.map(drop)
+    }
+
+    /// Tells where everything is.
+    fn announce(&self, url: &str, took: Duration) {
+        let path = std::path::absolute(&self.kubeconfig).unwrap_or_else(|_| self.kubeconfig.clone());
+        let path = shell_word(&path);
+        let text = format!(
+            "server      {url}\n\
+             kubeconfig  {path}\n\
+             storage     memory; everything is gone when the server stops\n\
+             \n\
+             \x20 export KUBECONFIG={path}\n\
+             \x20 kubectl get namespaces\n\
+             \n\
+             ready in {} ms\n",
+            took.as_millis()
+        );
+        // The server is of use also when nobody reads this.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+    }
+}
+
+fn with_advice(error: kubeconfig::Error) -> anyhow::Error {
+    anyhow!("{:#}; choose another place with --kubeconfig PATH", anyhow::Error::new(error))
+}
+
+/// A path as a shell reads it.
+fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_quoted_if_a_shell_would_misread_it() {
+        assert_eq!(shell_word(Path::new("/a/.setpoint/kubeconfig")), "/a/.setpoint/kubeconfig");
+        assert_eq!(shell_word(Path::new("/a b/it's")), r"'/a b/it'\''s'");
+    }
+}

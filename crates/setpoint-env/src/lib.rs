@@ -1,0 +1,197 @@
+//! The one seam for time, randomness and tasks.
+//!
+//! Product code never asks the system for the time, for random bytes or for a task directly: it asks an
+//! [`Env`]. On [`Env::system`] the answers are real. On [`Env::seeded`] wall-clock time follows tokio's
+//! (pausable) clock and randomness follows the seed, so that a run can be replayed exactly.
+//!
+//! ```
+//! # let rt = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+//! # rt.block_on(async {
+//! use setpoint_env::Env;
+//!
+//! let env = Env::seeded(7);
+//! let before = env.now();
+//! tokio::time::sleep(std::time::Duration::from_secs(3600)).await; // takes no real time: time is paused
+//! assert_eq!(env.now().duration_since(before).as_secs(), 3600);
+//! assert_eq!(Env::seeded(7).uuid(), Env::seeded(7).uuid());
+//! # });
+//! ```
+
+mod task;
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt, SeedableRng};
+pub use task::Task;
+use tokio::time::Instant;
+
+/// Where virtual wall-clock time starts: 2026-01-01T00:00:00Z.
+const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// Time, randomness and tasks. Cheap to clone; clones share one random sequence.
+#[derive(Clone, Debug)]
+pub struct Env {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    clock: Clock,
+    random: Mutex<StdRng>,
+}
+
+#[derive(Debug)]
+enum Clock {
+    System,
+    /// Wall-clock time as a fixed start plus what has passed on tokio's clock.
+    Virtual {
+        origin: Instant,
+    },
+}
+
+impl Env {
+    /// The real clock, and a random sequence seeded by the operating system.
+    pub fn system() -> Env {
+        Env::new(Clock::System, rand::make_rng())
+    }
+
+    /// A clock that follows tokio's, starting at the same moment in every run, and a random sequence that
+    /// depends on `seed` alone. Make it inside the runtime whose time it shall follow.
+    pub fn seeded(seed: u64) -> Env {
+        Env::new(Clock::Virtual { origin: Instant::now() }, StdRng::seed_from_u64(seed))
+    }
+
+    fn new(clock: Clock, random: StdRng) -> Env {
+        Env { inner: Arc::new(Inner { clock, random: Mutex::new(random) }) }
+    }
+
+    /// Wall-clock time, for timestamps that people and other machines see.
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    pub fn now(&self) -> Timestamp {
+        match self.inner.clock {
+            Clock::System => Timestamp::now(),
+            Clock::Virtual { origin } => EPOCH + origin.elapsed(),
+        }
+    }
+
+    /// Monotonic time, for measuring and for deadlines.
+    pub fn instant(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// Random bits.
+    pub fn random(&self) -> u64 {
+        self.inner.random.lock().next_u64()
+    }
+
+    /// A random number in `range`, evenly distributed.
+    pub fn random_range(&self, range: RangeInclusive<u64>) -> u64 {
+        self.inner.random.lock().random_range(range)
+    }
+
+    /// A duration between `base` and `base * (1 + factor)`, evenly distributed. A `factor` that is not
+    /// positive adds nothing.
+    pub fn jitter(&self, base: Duration, factor: f64) -> Duration {
+        // 53 random bits are as many as an f64 keeps exactly.
+        let unit = (self.random() >> 11) as f64 / (1u64 << 53) as f64;
+        base + base.mul_f64(unit * factor.max(0.0))
+    }
+
+    /// Fills `bytes` with random bytes.
+    pub fn fill(&self, bytes: &mut [u8]) {
+        self.inner.random.lock().fill_bytes(bytes);
+    }
+
+    /// A random (version 4) UUID in its usual spelling.
+    pub fn uuid(&self) -> String {
+        let mut bytes = [0; 16];
+        self.fill(&mut bytes);
+        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        let n = u128::from_be_bytes(bytes);
+        format!(
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            n >> 96,
+            (n >> 80) & 0xffff,
+            (n >> 64) & 0xffff,
+            (n >> 48) & 0xffff,
+            n & 0xffff_ffff_ffff
+        )
+    }
+
+    /// Runs `future` as a task of the current tokio runtime. The task ends when the returned [`Task`] is
+    /// dropped: every background task has an owner.
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    pub fn spawn<F>(&self, future: F) -> Task<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        Task::new(tokio::spawn(future))
+    }
+}
+
+impl Default for Env {
+    fn default() -> Env {
+        Env::system()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_seed_gives_the_same_answers_and_another_seed_other_ones() {
+        let draw = |seed| {
+            let env = Env::seeded(seed);
+            (env.random(), env.random_range(0..=1_000_000), env.uuid(), env.now())
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn virtual_wall_clock_time_follows_tokio() {
+        let env = Env::seeded(0);
+        let start = env.now();
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        assert_eq!(env.now().duration_since(start).as_millis(), 1500);
+    }
+
+    #[test]
+    fn uuids_have_version_four_and_the_rfc_variant() {
+        let uuid = Env::system().uuid();
+        assert_eq!(uuid.len(), 36);
+        assert_eq!(uuid.as_bytes()[14], b'4');
+        assert!(b"89ab".contains(&uuid.as_bytes()[19]), "{uuid}");
+    }
+
+    #[test]
+    fn jitter_stays_within_its_factor() {
+        let env = Env::system();
+        let base = Duration::from_millis(800);
+        for _ in 0..1000 {
+            let d = env.jitter(base, 1.0);
+            assert!(d >= base && d <= base * 2, "{d:?}");
+        }
+        assert_eq!(env.jitter(base, 0.0), base);
+    }
+
+    #[tokio::test]
+    async fn a_task_ends_with_its_owner() {
+        let env = Env::system();
+        let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+        let task = env.spawn(async move {
+            let _held = sender;
+            std::future::pending::<()>().await;
+        });
+        drop(task);
+        assert!(receiver.await.is_err(), "the task dropped its end of the channel");
+    }
+}

@@ -1,0 +1,312 @@
+//! Protobuf → JSON, through the table.
+
+use serde_json::{Map, Number, Value};
+
+use super::wire::{BYTES, FIXED64, Reader, VARINT};
+use super::{DecodeError, MAX_DEPTH};
+use crate::base64;
+use crate::conform::schema_type;
+use crate::quantity::canonical_quantity;
+use crate::time::{self, Precision};
+use crate::types::{FieldType, Slot, Type};
+use crate::zero;
+
+/// Decodes the bytes of one message of type `ty`, without an envelope, into the JSON that
+/// Kubernetes has for it.
+pub fn decode_message(ty: &Type, message: &[u8]) -> Result<Map<String, Value>, DecodeError> {
+    let mut map = Map::new();
+    structure(ty, message, &mut map, 0)?;
+    Ok(map)
+}
+
+fn structure(
+    ty: &Type,
+    message: &[u8],
+    map: &mut Map<String, Value>,
+    depth: usize,
+) -> Result<(), DecodeError> {
+    fields(ty, message, map, depth)?;
+    zero::fill(ty, map);
+    Ok(())
+}
+
+/// Reads the fields of a message into `map`. An embedded struct is a message of its own on the wire
+/// and shares the map of the struct around it in JSON.
+fn fields(ty: &Type, message: &[u8], map: &mut Map<String, Value>, depth: usize) -> Result<(), DecodeError> {
+    if depth >= MAX_DEPTH {
+        return Err(DecodeError::Depth);
+    }
+    let mut reader = Reader::new(message);
+    while let Some((number, wire)) = reader.tag()? {
+        match ty.slot(number) {
+            None => reader.skip(wire)?,
+            Some(Slot::Embedded(at)) => {
+                let embedded = &ty.embedded[usize::from(at)];
+                let message = reader.bytes(embedded.name, wire)?;
+                fields(embedded.ty.get(), message, map, depth + 1)?;
+            }
+            Some(Slot::Field(at)) => {
+                let field = &ty.fields[usize::from(at)];
+                let at = At { ty, field: field.name, depth };
+                let previous = map.remove(field.name);
+                let value = at.field(&field.ty, previous, &mut reader, wire)?;
+                if !field.omits(&value) {
+                    map.insert(field.name.to_owned(), value);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where in the document a value is, for errors and the limit of depth.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    ty: &'a Type,
+    field: &'a str,
+    depth: usize,
+}
+
+impl At<'_> {
+    fn name(self) -> String {
+        format!("{}.{}", self.ty.go_name(), self.field)
+    }
+
+    fn wrong_wire(self, wire: u8) -> DecodeError {
+        DecodeError::WireType { field: self.name(), wire }
+    }
+
+    fn wrong(self, reason: impl ToString) -> DecodeError {
+        DecodeError::Field { field: self.name(), reason: reason.to_string() }
+    }
+
+    /// Reads one occurrence of a field: an item of a list or map, or the whole of anything else.
+    fn field(
+        self,
+        ty: &FieldType,
+        previous: Option<Value>,
+        reader: &mut Reader<'_>,
+        wire: u8,
+    ) -> Result<Value, DecodeError> {
+        match ty {
+            FieldType::List(item) => {
+                let mut items = match previous {
+                    Some(Value::Array(items)) => items,
+                    _ => Vec::new(),
+                };
+                if wire == BYTES && is_packable(item) {
+                    let mut packed = Reader::new(reader.delimited()?);
+                    while !packed.is_empty() {
+                        items.push(self.value(item, &mut packed, wire_of(item))?);
+                    }
+                } else {
+                    items.push(self.value(item, reader, wire)?);
+                }
+                Ok(Value::Array(items))
+            }
+            FieldType::Map(item) => {
+                let mut map = match previous {
+                    Some(Value::Object(map)) => map,
+                    _ => Map::new(),
+                };
+                let (key, value) = self.entry(item, self.delimited(reader, wire)?)?;
+                map.insert(key, value);
+                Ok(Value::Object(map))
+            }
+            FieldType::Struct(id) => {
+                // A message that comes in two parts is merged.
+                let mut map = match previous {
+                    Some(Value::Object(map)) => map,
+                    _ => Map::new(),
+                };
+                structure(id.get(), self.delimited(reader, wire)?, &mut map, self.depth + 1)?;
+                Ok(Value::Object(map))
+            }
+            _ => self.value(ty, reader, wire),
+        }
+    }
+
+    fn entry(self, item: &FieldType, message: &[u8]) -> Result<(String, Value), DecodeError> {
+        let mut reader = Reader::new(message);
+        let (mut key, mut value) = (String::new(), None);
+        while let Some((number, wire)) = reader.tag()? {
+            match number {
+                1 => key = lossy(self.delimited(&mut reader, wire)?),
+                2 => value = Some(self.value(item, &mut reader, wire)?),
+                _ => reader.skip(wire)?,
+            }
+        }
+        Ok((key, value.unwrap_or_else(|| item.zero())))
+    }
+
+    fn value(self, ty: &FieldType, reader: &mut Reader<'_>, wire: u8) -> Result<Value, DecodeError> {
+        if wire != wire_of(ty) {
+            return Err(self.wrong_wire(wire));
+        }
+        Ok(match ty {
+            FieldType::Bool => Value::Bool(reader.varint()? != 0),
+            // As in Go, the high bits of a number that is too large are lost.
+            FieldType::Int32 => Value::from(reader.varint()? as i32),
+            FieldType::Int64 => Value::from(reader.varint()? as i64),
+            FieldType::Float64 => self.float(f64::from_bits(reader.fixed64()?))?,
+            _ => return self.message(ty, reader.delimited()?),
+        })
+    }
+
+    fn float(self, float: f64) -> Result<Value, DecodeError> {
+        if float.fract() == 0.0 && float.abs() < 1e18 {
+            return Ok(Value::from(float as i64));
+        }
+        Number::from_f64(float).map(Value::Number).ok_or_else(|| self.wrong("JSON has no such number"))
+    }
+
+    /// Reads what is length-delimited on the wire.
+    fn message(self, ty: &FieldType, bytes: &[u8]) -> Result<Value, DecodeError> {
+        Ok(match ty {
+            FieldType::String => Value::String(lossy(bytes)),
+            FieldType::Bytes => Value::String(base64::encode(bytes)),
+            FieldType::Quantity => {
+                let text = lossy(self.inner(bytes, 1)?.unwrap_or_default());
+                match text.as_str() {
+                    "" => ty.zero(),
+                    text => canonical_quantity(text)
+                        .map(|canonical| Value::String(canonical.unwrap_or_else(|| text.to_owned())))
+                        .map_err(|error| self.wrong(error))?,
+                }
+            }
+            FieldType::IntOrString => self.int_or_string(bytes)?,
+            FieldType::Time => self.time(bytes, Precision::Seconds)?,
+            FieldType::MicroTime => self.time(bytes, Precision::Micros)?,
+            FieldType::RawExtension | FieldType::FieldsV1 | FieldType::Json => match self.inner(bytes, 1)? {
+                None | Some([]) => Value::Null,
+                Some(text) => serde_json::from_slice(text).map_err(|error| self.wrong(error))?,
+            },
+            FieldType::SchemaOrBool | FieldType::SchemaOrArray | FieldType::SchemaOrStrings => {
+                self.schema_or(ty, bytes)?
+            }
+            FieldType::Struct(id) => {
+                let mut map = Map::new();
+                structure(id.get(), bytes, &mut map, self.depth + 1)?;
+                Value::Object(map)
+            }
+            FieldType::WrappedList(item) => {
+                let mut list = None;
+                let mut reader = Reader::new(bytes);
+                while let Some((number, wire)) = reader.tag()? {
+                    match number {
+                        1 => list.get_or_insert_with(Vec::new).push(self.value(item, &mut reader, wire)?),
+                        _ => reader.skip(wire)?,
+                    }
+                }
+                list.map_or(Value::Null, Value::Array)
+            }
+            // The remaining types are numbers, or lists and maps within lists and maps, which the
+            // API does not have.
+            _ => return Err(self.wrong("unexpected bytes")),
+        })
+    }
+
+    fn delimited<'a>(self, reader: &mut Reader<'a>, wire: u8) -> Result<&'a [u8], DecodeError> {
+        if wire == BYTES { reader.delimited() } else { Err(self.wrong_wire(wire)) }
+    }
+
+    /// The bytes of one field of a small message.
+    fn inner<'a>(self, message: &'a [u8], wanted: u32) -> Result<Option<&'a [u8]>, DecodeError> {
+        let mut found = None;
+        let mut reader = Reader::new(message);
+        while let Some((number, wire)) = reader.tag()? {
+            if number == wanted {
+                found = Some(self.delimited(&mut reader, wire)?);
+            } else {
+                reader.skip(wire)?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn int_or_string(self, message: &[u8]) -> Result<Value, DecodeError> {
+        let (mut kind, mut int, mut text) = (0, 0, String::new());
+        let mut reader = Reader::new(message);
+        while let Some((number, wire)) = reader.tag()? {
+            match (number, wire) {
+                (1, VARINT) => kind = reader.varint()?,
+                (2, VARINT) => int = reader.varint()? as i32,
+                (3, BYTES) => text = lossy(reader.delimited()?),
+                (1..=3, _) => return Err(self.wrong_wire(wire)),
+                _ => reader.skip(wire)?,
+            }
+        }
+        match kind {
+            0 => Ok(Value::from(int)),
+            1 => Ok(Value::String(text)),
+            _ => Err(self.wrong("neither an integer nor a string")),
+        }
+    }
+
+    fn time(self, message: &[u8], precision: Precision) -> Result<Value, DecodeError> {
+        if message.is_empty() {
+            return Ok(Value::Null);
+        }
+        let (mut seconds, mut nanos) = (0, 0);
+        let mut reader = Reader::new(message);
+        while let Some((number, wire)) = reader.tag()? {
+            match (number, wire) {
+                (1, VARINT) => seconds = reader.varint()? as i64,
+                (2, VARINT) => nanos = reader.varint()? as i32,
+                (1 | 2, _) => return Err(self.wrong_wire(wire)),
+                _ => reader.skip(wire)?,
+            }
+        }
+        time::from_unix(seconds, nanos, precision)
+            .map(|time| time.map_or(Value::Null, Value::String))
+            .map_err(|()| self.wrong("time out of range"))
+    }
+
+    /// The unions of a JSON schema (field 1, or 2 next to a boolean) with something else.
+    fn schema_or(self, ty: &FieldType, message: &[u8]) -> Result<Value, DecodeError> {
+        let (mut schema, mut allows, mut list) = (None, false, Vec::new());
+        let mut reader = Reader::new(message);
+        while let Some((number, wire)) = reader.tag()? {
+            match (ty, number) {
+                (FieldType::SchemaOrBool, 1) if wire == VARINT => allows = reader.varint()? != 0,
+                (FieldType::SchemaOrBool, 1) => return Err(self.wrong_wire(wire)),
+                (FieldType::SchemaOrBool, 2) | (_, 1) => {
+                    schema = Some(self.schema(self.delimited(&mut reader, wire)?)?);
+                }
+                (FieldType::SchemaOrStrings, 2) => {
+                    list.push(Value::String(lossy(self.delimited(&mut reader, wire)?)));
+                }
+                (_, 2) => list.push(self.schema(self.delimited(&mut reader, wire)?)?),
+                _ => reader.skip(wire)?,
+            }
+        }
+        Ok(match (ty, schema) {
+            (_, _) if !list.is_empty() => Value::Array(list),
+            (_, Some(schema)) => schema,
+            (FieldType::SchemaOrBool, None) => Value::Bool(allows),
+            (_, None) => Value::Null,
+        })
+    }
+
+    fn schema(self, message: &[u8]) -> Result<Value, DecodeError> {
+        let mut map = Map::new();
+        structure(schema_type(), message, &mut map, self.depth + 1)?;
+        Ok(Value::Object(map))
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn is_packable(ty: &FieldType) -> bool {
+    wire_of(ty) != BYTES
+}
+
+fn wire_of(ty: &FieldType) -> u8 {
+    match ty {
+        FieldType::Bool | FieldType::Int32 | FieldType::Int64 => VARINT,
+        FieldType::Float64 => FIXED64,
+        _ => BYTES,
+    }
+}

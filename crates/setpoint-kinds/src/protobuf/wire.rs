@@ -1,0 +1,169 @@
+//! The wire format of protobuf: varints, tags and length-delimited bytes.
+
+use super::DecodeError;
+
+pub(super) const VARINT: u8 = 0;
+pub(super) const FIXED64: u8 = 1;
+pub(super) const BYTES: u8 = 2;
+const START_GROUP: u8 = 3;
+const END_GROUP: u8 = 4;
+const FIXED32: u8 = 5;
+
+/// Reads a message. Every length is checked against what is left, so no read allocates.
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn varint(&mut self) -> Result<u64, DecodeError> {
+        let mut value = 0;
+        for (at, byte) in self.rest.iter().take(10).enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                self.rest = &self.rest[at + 1..];
+                return Ok(value);
+            }
+        }
+        Err(if self.rest.len() < 10 { DecodeError::Truncated } else { DecodeError::Varint })
+    }
+
+    pub(super) fn fixed64(&mut self) -> Result<u64, DecodeError> {
+        let bytes = self.take(8)?;
+        Ok(u64::from_le_bytes(bytes.try_into().map_err(|_| DecodeError::Truncated)?))
+    }
+
+    /// The next field number and wire type; `None` at the end.
+    pub(super) fn tag(&mut self) -> Result<Option<(u32, u8)>, DecodeError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let number = u32::try_from(tag >> 3).map_err(|_| DecodeError::Tag(tag))?;
+        let wire = (tag & 7) as u8;
+        if number == 0 || wire > FIXED32 {
+            return Err(DecodeError::Tag(tag));
+        }
+        Ok(Some((number, wire)))
+    }
+
+    pub(super) fn delimited(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = self.varint()?;
+        self.take(usize::try_from(length).map_err(|_| DecodeError::Truncated)?)
+    }
+
+    /// The bytes of a field that must be length-delimited.
+    pub(super) fn bytes(&mut self, field: &str, wire: u8) -> Result<&'a [u8], DecodeError> {
+        if wire != BYTES {
+            return Err(DecodeError::WireType { field: field.to_owned(), wire });
+        }
+        self.delimited()
+    }
+
+    /// The text of a field that must be a string.
+    pub(super) fn text(&mut self, field: &str, wire: u8) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.bytes(field, wire)?)
+            .map_err(|error| DecodeError::Field { field: field.to_owned(), reason: error.to_string() })
+    }
+
+    /// Skips the value of a field that nobody knows.
+    pub(super) fn skip(&mut self, wire: u8) -> Result<(), DecodeError> {
+        let mut groups = 0_usize;
+        let mut wire = wire;
+        loop {
+            match wire {
+                VARINT => {
+                    self.varint()?;
+                }
+                FIXED64 => {
+                    self.take(8)?;
+                }
+                BYTES => {
+                    self.delimited()?;
+                }
+                START_GROUP => groups += 1,
+                END_GROUP => groups = groups.checked_sub(1).ok_or(DecodeError::Tag(END_GROUP.into()))?,
+                _ => {
+                    self.take(4)?;
+                }
+            }
+            if groups == 0 {
+                return Ok(());
+            }
+            wire = self.tag()?.ok_or(DecodeError::Truncated)?.1;
+        }
+    }
+}
+
+/// Writes a message.
+pub(super) struct Writer {
+    out: Vec<u8>,
+}
+
+impl Writer {
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Self { out: Vec::with_capacity(capacity) }
+    }
+
+    pub(super) fn finish(self) -> Vec<u8> {
+        self.out
+    }
+
+    pub(super) fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.out.push(value as u8);
+    }
+
+    fn tag(&mut self, number: u32, wire: u8) {
+        self.varint(u64::from(number) << 3 | u64::from(wire));
+    }
+
+    pub(super) fn number(&mut self, number: u32, value: i64) {
+        self.tag(number, VARINT);
+        // A negative number is written as its 64-bit complement, ten bytes long.
+        self.varint(value as u64);
+    }
+
+    pub(super) fn float(&mut self, number: u32, value: f64) {
+        self.tag(number, FIXED64);
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn bytes(&mut self, number: u32, bytes: &[u8]) {
+        self.tag(number, BYTES);
+        self.varint(bytes.len() as u64);
+        self.raw(bytes);
+    }
+
+    /// Writes a message of which only the end tells the length.
+    pub(super) fn message<T>(&mut self, number: u32, write: impl FnOnce(&mut Self) -> T) -> T {
+        self.tag(number, BYTES);
+        let start = self.out.len();
+        let result = write(self);
+        let length = self.out.len() - start;
+        self.varint(length as u64);
+        let width = self.out.len() - start - length;
+        self.out[start..].rotate_right(width);
+        result
+    }
+}

@@ -1,0 +1,299 @@
+//! Resource quantities in the form that Go gives them.
+//!
+//! A quantity that Go considers canonical keeps its text (`+1`, `05` and `12.345` included); any
+//! other one is written anew: the largest suffix that needs no fraction. Some corners look odd, such
+//! as 10^24, which has no suffix and becomes `1`; they are Go's, and the vectors in the tests pin them.
+
+use std::cmp::Ordering;
+
+/// Why a text is no quantity. The messages are those that clients know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuantityError {
+    /// Characters in places where none may be.
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    Format,
+    /// The suffix is unknown.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Decimal,
+    Exponent,
+    Binary,
+}
+
+const DECIMAL_SUFFIXES: [(i32, &str); 10] =
+    [(-9, "n"), (-6, "u"), (-3, "m"), (0, ""), (3, "k"), (6, "M"), (9, "G"), (12, "T"), (15, "P"), (18, "E")];
+const BINARY_SUFFIXES: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/// The canonical text of a quantity; `None` when `text` is canonical already.
+///
+/// ```
+/// use setpoint_kinds::canonical_quantity;
+/// assert_eq!(canonical_quantity("1024Mi").unwrap().as_deref(), Some("1Gi"));
+/// assert_eq!(canonical_quantity("500m").unwrap(), None);
+/// assert!(canonical_quantity("lots").is_err());
+/// ```
+pub fn canonical_quantity(text: &str) -> Result<Option<String>, QuantityError> {
+    if text == "0" {
+        return Ok(None);
+    }
+    let parts = Parts::scan(text)?;
+    let (format, exponent) = suffix(parts.suffix)?;
+    if parts.keeps_text(format, exponent) {
+        return Ok(None);
+    }
+    let canonical = Amount::new(&parts, format, exponent).canonical();
+    Ok((canonical != text).then_some(canonical))
+}
+
+/// The pieces of a quantity's text.
+struct Parts<'a> {
+    negative: bool,
+    /// The integer digits without leading zeros, but at least `0`.
+    whole: &'a str,
+    fraction: &'a str,
+    suffix: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn scan(text: &'a str) -> Result<Self, QuantityError> {
+        if text.is_empty() {
+            return Err(QuantityError::Format);
+        }
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let (whole, rest) = split_digits(unsigned.trim_start_matches('0'));
+        let (fraction, suffix) = match rest.strip_prefix('.') {
+            Some(rest) => split_digits(rest),
+            None => ("", rest),
+        };
+        let letters = suffix.trim_start_matches(|letter| "eEinumkKMGTP".contains(letter));
+        let power = letters.strip_prefix(['+', '-']).unwrap_or(letters);
+        if !power.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(QuantityError::Format);
+        }
+        let whole = if whole.is_empty() { "0" } else { whole };
+        Ok(Self { negative: text.starts_with('-'), whole, fraction, suffix })
+    }
+
+    /// Whether Go keeps the text instead of writing the number anew.
+    fn keeps_text(&self, format: Format, exponent: i32) -> bool {
+        let digits = self.whole.len() + self.fraction.len();
+        match format {
+            Format::Binary => {
+                // Numbers with more bits than this take a path without the shortcut.
+                let precision = 14 - self.whole.len() as i64 - i64::from(exponent) * 3 / 10;
+                let value: u64 = self.whole.parse().unwrap_or(0);
+                self.fraction.is_empty() && precision >= 0 && value % 8 != 0
+            }
+            Format::Decimal | Format::Exponent => {
+                let scale = i64::from(exponent) - self.fraction.len() as i64;
+                let last = if self.fraction.is_empty() { self.whole } else { self.fraction };
+                let thousands = match last.len() {
+                    0..3 => {
+                        let joined = format!("{}{}", self.whole, self.fraction);
+                        joined.ends_with("000")
+                    }
+                    _ => last.ends_with("000"),
+                };
+                digits <= 18 && scale >= -9 && scale % 3 == 0 && !thousands && !self.whole.starts_with('0')
+            }
+        }
+    }
+}
+
+fn split_digits(text: &str) -> (&str, &str) {
+    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+fn suffix(text: &str) -> Result<(Format, i32), QuantityError> {
+    if let Some((exponent, _)) = DECIMAL_SUFFIXES.iter().find(|(_, suffix)| *suffix == text) {
+        return Ok((Format::Decimal, *exponent));
+    }
+    if let Some(at) = BINARY_SUFFIXES.iter().position(|suffix| *suffix == text) {
+        return Ok((Format::Binary, (at as i32 + 1) * 10));
+    }
+    let power = text.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
+    let power: i64 = power.parse().map_err(|_| QuantityError::Suffix)?;
+    // Go keeps the low 32 bits.
+    Ok((Format::Exponent, power as i32))
+}
+
+/// A decimal number: `digits` × 10^-`scale`.
+struct Amount {
+    negative: bool,
+    /// Most significant first, each 0 to 9, no leading zeros; empty for zero.
+    digits: Vec<u8>,
+    scale: i64,
+    format: Format,
+}
+
+impl Amount {
+    fn new(parts: &Parts<'_>, format: Format, exponent: i32) -> Self {
+        let digits = parts.whole.bytes().chain(parts.fraction.bytes()).map(|byte| byte - b'0').collect();
+        let scale = parts.fraction.len() as i64;
+        let mut amount = Self { negative: parts.negative, digits, scale, format };
+        if format == Format::Binary {
+            (0..exponent).for_each(|_| double(&mut amount.digits));
+        } else {
+            amount.scale -= i64::from(exponent);
+        }
+        amount.strip_leading_zeros();
+        amount.round_up_to_nano();
+        if format == Format::Binary {
+            amount.cap();
+        }
+        amount
+    }
+
+    fn strip_leading_zeros(&mut self) {
+        let zeros = self.digits.iter().take_while(|digit| **digit == 0).count();
+        self.digits.drain(..zeros);
+    }
+
+    /// Nothing finer than a nano is kept, and nothing is rounded down to zero.
+    fn round_up_to_nano(&mut self) {
+        if self.scale <= 9 || self.digits.is_empty() {
+            return;
+        }
+        let drop = (self.scale - 9).min(self.digits.len() as i64) as usize;
+        let dropped = self.digits.split_off(self.digits.len() - drop);
+        self.scale = 9;
+        if dropped.iter().any(|digit| *digit != 0) {
+            increment(&mut self.digits);
+        }
+    }
+
+    /// Binary quantities end at the largest 64-bit integer.
+    fn cap(&mut self) {
+        const MAX: &str = "9223372036854775807";
+        if self.cmp_integer(MAX) == Ordering::Greater {
+            self.digits = MAX.bytes().map(|byte| byte - b'0').collect();
+            self.scale = 0;
+        }
+    }
+
+    /// Compares the magnitude with a positive integer without leading zeros.
+    fn cmp_integer(&self, integer: &str) -> Ordering {
+        let whole = self.digits.len() as i64 - self.scale;
+        whole.cmp(&(integer.len() as i64)).then_with(|| {
+            let mine = self.digits.iter().copied().chain(std::iter::repeat(0));
+            let theirs = integer.bytes().map(|byte| byte - b'0');
+            let order = mine.take(integer.len()).cmp(theirs);
+            let fraction = self.digits.iter().skip(integer.len()).any(|digit| *digit != 0);
+            order.then(if fraction { Ordering::Greater } else { Ordering::Equal })
+        })
+    }
+
+    fn canonical(mut self) -> String {
+        if self.digits.is_empty() {
+            return "0".to_owned();
+        }
+        let zeros = self.digits.iter().rev().take_while(|digit| **digit == 0).count();
+        self.digits.truncate(self.digits.len() - zeros);
+        self.scale -= zeros as i64;
+        if self.format == Format::Binary {
+            if self.scale <= 0 && self.cmp_integer("1024") != Ordering::Less {
+                return self.binary();
+            }
+            self.format = Format::Decimal;
+        }
+        let exponent = -self.scale;
+        let padding = exponent.rem_euclid(3);
+        self.digits.extend((0..padding).map(|_| 0));
+        let exponent = exponent - padding;
+        let suffix = match self.format {
+            Format::Exponent if exponent != 0 => format!("e{exponent}"),
+            Format::Exponent => String::new(),
+            _ => DECIMAL_SUFFIXES
+                .iter()
+                .find(|(power, _)| i64::from(*power) == exponent)
+                .map_or(String::new(), |(_, suffix)| (*suffix).to_owned()),
+        };
+        self.text(&suffix)
+    }
+
+    fn binary(self) -> String {
+        let zeros = usize::try_from(-self.scale).unwrap_or(0);
+        let mut value = self
+            .digits
+            .iter()
+            .copied()
+            .chain(std::iter::repeat_n(0, zeros))
+            .fold(0_u64, |value, digit| value.saturating_mul(10).saturating_add(u64::from(digit)));
+        let mut suffix = "";
+        for larger in BINARY_SUFFIXES {
+            if value % 1024 != 0 {
+                break;
+            }
+            value /= 1024;
+            suffix = larger;
+        }
+        format!("{}{value}{suffix}", if self.negative { "-" } else { "" })
+    }
+
+    fn text(&self, suffix: &str) -> String {
+        let sign = self.negative.then_some('-');
+        let digits = self.digits.iter().map(|digit| char::from(b'0' + digit));
+        sign.into_iter().chain(digits).chain(suffix.chars()).collect()
+    }
+}
+
+fn double(digits: &mut Vec<u8>) {
+    let mut carry = 0;
+    for digit in digits.iter_mut().rev() {
+        let doubled = *digit * 2 + carry;
+        *digit = doubled % 10;
+        carry = doubled / 10;
+    }
+    if carry > 0 {
+        digits.insert(0, carry);
+    }
+}
+
+fn increment(digits: &mut Vec<u8>) {
+    for digit in digits.iter_mut().rev() {
+        if *digit < 9 {
+            *digit += 1;
+            return;
+        }
+        *digit = 0;
+    }
+    digits.insert(0, 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_quantity_reads_as_go_writes_it() {
+        for line in include_str!("../tests/data/quantities.txt").lines() {
+            let (input, expected) = line.split_once('\t').expect("two columns");
+            let found = match canonical_quantity(input.trim()) {
+                Ok(canonical) => canonical.unwrap_or_else(|| input.trim().to_owned()),
+                Err(error) => format!("!{error}"),
+            };
+            assert_eq!(found, expected, "of {input}");
+        }
+    }
+
+    #[test]
+    fn a_huge_exponent_costs_nothing() {
+        assert_eq!(canonical_quantity("1e2147483646").unwrap(), None);
+        assert_eq!(canonical_quantity("5e-2147483647").unwrap().as_deref(), Some("1e-9"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_canonical_form_is_canonical(text in "[+-]?[0-9]{1,25}(\\.[0-9]{0,25})?(m|k|Ki|Gi|Ei|e[0-9]|)") {
+            let once = canonical_quantity(&text).unwrap().unwrap_or(text);
+            let twice = canonical_quantity(&once).unwrap();
+            proptest::prop_assert!(twice.is_none() || twice.as_deref() == Some(&once), "{once} {twice:?}");
+        }
+    }
+}

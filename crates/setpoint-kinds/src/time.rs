@@ -1,0 +1,210 @@
+//! Times in the form that Go gives them.
+
+use std::fmt::Write as _;
+
+use jiff::SignedDuration;
+use jiff::civil::{Date, DateTime, date};
+
+/// The two time types of the API.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Precision {
+    /// `meta.v1.Time`.
+    Seconds,
+    /// `meta.v1.MicroTime`, which insists on six digits.
+    Micros,
+}
+
+impl Precision {
+    /// The layout in Go's notation, which its errors quote.
+    fn layout(self) -> &'static str {
+        match self {
+            Self::Seconds => "2006-01-02T15:04:05Z07:00",
+            Self::Micros => "2006-01-02T15:04:05.000000Z07:00",
+        }
+    }
+}
+
+const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
+/// Go's zero time, which JSON has as null.
+const ZERO: DateTime = date(1, 1, 1).at(0, 0, 0, 0);
+
+/// Parses a time as Go's `time.Parse` does and writes it in UTC; `None` for Go's zero time.
+/// The error is Go's message.
+pub(crate) fn normalize(text: &str, precision: Precision) -> Result<Option<String>, String> {
+    let time = Parser { text, rest: text, precision }.time()?;
+    Ok((time != ZERO).then(|| format(time, precision)))
+}
+
+/// Writes a protobuf timestamp; `None` for Go's zero time. An error is a time outside the calendar.
+pub(crate) fn from_unix(seconds: i64, nanos: i32, precision: Precision) -> Result<Option<String>, ()> {
+    let nanos = match precision {
+        Precision::Seconds => 0,
+        Precision::Micros => i64::from(nanos) / 1000 * 1000,
+    };
+    let since = SignedDuration::from_secs(seconds).checked_add(SignedDuration::from_nanos(nanos)).ok_or(())?;
+    let time = EPOCH.checked_add(since).map_err(|_| ())?;
+    Ok((time != ZERO).then(|| format(time, precision)))
+}
+
+/// The protobuf timestamp of a time that [`normalize`] wrote.
+pub(crate) fn to_unix(text: &str, precision: Precision) -> Result<(i64, i32), String> {
+    let time = Parser { text, rest: text, precision }.time()?;
+    let since = time.duration_since(EPOCH);
+    let nanos = i64::from(time.subsec_nanosecond());
+    Ok((since.as_secs() - i64::from(since.subsec_nanos() < 0), nanos as i32))
+}
+
+fn format(time: DateTime, precision: Precision) -> String {
+    let mut text = String::with_capacity(27);
+    let (year, month, day) = (time.year(), time.month(), time.day());
+    let (hour, minute, second) = (time.hour(), time.minute(), time.second());
+    let written = write!(text, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
+    let written = written.and_then(|()| match precision {
+        Precision::Seconds => Ok(()),
+        Precision::Micros => write!(text, ".{:06}", time.subsec_nanosecond() / 1000),
+    });
+    debug_assert!(written.is_ok(), "writing to a string succeeds");
+    text.push('Z');
+    text
+}
+
+/// Reads one of the two layouts. Each step names the piece of the layout that it expects, since
+/// Go's errors do.
+struct Parser<'a> {
+    text: &'a str,
+    rest: &'a str,
+    precision: Precision,
+}
+
+impl Parser<'_> {
+    fn time(mut self) -> Result<DateTime, String> {
+        let year = self.year()?;
+        self.literal("-")?;
+        let month = self.two_digits("01")?;
+        self.in_range((1..=12).contains(&month), "month")?;
+        self.literal("-")?;
+        let day = self.two_digits("02")?;
+        self.literal("T")?;
+        let hour = self.hour()?;
+        self.literal(":")?;
+        let minute = self.two_digits("04")?;
+        self.in_range(minute < 60, "minute")?;
+        self.literal(":")?;
+        let second = self.two_digits("05")?;
+        self.in_range(second < 60, "second")?;
+        let nanos = self.fraction()?;
+        let offset = self.zone()?;
+        if !self.rest.is_empty() {
+            return Err(format!("parsing time {:?}: extra text: {:?}", self.text, self.rest));
+        }
+        let date = Date::new(year, month, day);
+        self.in_range(date.is_ok(), "day")?;
+        date.and_then(|date| {
+            date.at(hour, minute, second, nanos).checked_sub(SignedDuration::from_secs(offset))
+        })
+        .map_err(|_| format!("parsing time {:?}: year out of range", self.text))
+    }
+
+    fn bad(&self, expected: &str) -> String {
+        let (text, layout, rest) = (self.text, self.precision.layout(), self.rest);
+        format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {expected:?}")
+    }
+
+    fn in_range(&self, holds: bool, what: &str) -> Result<(), String> {
+        if holds { Ok(()) } else { Err(format!("parsing time {:?}: {what} out of range", self.text)) }
+    }
+
+    fn literal(&mut self, literal: &str) -> Result<(), String> {
+        self.rest = self.rest.strip_prefix(literal).ok_or_else(|| self.bad(literal))?;
+        Ok(())
+    }
+
+    /// The number that the first `length` characters are, if all of them are digits.
+    fn digits(&self, length: usize) -> Option<u32> {
+        let digits = self.rest.get(..length)?;
+        if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
+    }
+
+    fn take(&mut self, length: usize, expected: &str) -> Result<u32, String> {
+        let number = self.digits(length).ok_or_else(|| self.bad(expected))?;
+        self.rest = &self.rest[length..];
+        Ok(number)
+    }
+
+    fn year(&mut self) -> Result<i16, String> {
+        // Four digits always fit.
+        self.take(4, "2006").map(|year| year as i16)
+    }
+
+    fn two_digits(&mut self, expected: &str) -> Result<i8, String> {
+        self.take(2, expected).map(|number| number as i8)
+    }
+
+    /// Go takes an hour of one digit.
+    fn hour(&mut self) -> Result<i8, String> {
+        let length = if self.digits(2).is_some() { 2 } else { 1 };
+        let hour = self.take(length, "15")? as i8;
+        self.in_range(hour < 24, "hour")?;
+        Ok(hour)
+    }
+
+    /// The fraction in nanoseconds: exactly six digits of a MicroTime, any number of a Time.
+    fn fraction(&mut self) -> Result<i32, String> {
+        let fraction = self.rest.strip_prefix(['.', ',']);
+        let digits = fraction.map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+        let length = match self.precision {
+            Precision::Micros if digits < 6 => return Err(self.bad(".000000")),
+            Precision::Micros => 6,
+            Precision::Seconds if digits == 0 => return Ok(0),
+            Precision::Seconds => digits,
+        };
+        let nanos = self.rest[1..=length].bytes().chain(std::iter::repeat(b'0')).take(9);
+        self.rest = &self.rest[1 + length..];
+        Ok(nanos.fold(0, |nanos, digit| nanos * 10 + i32::from(digit - b'0')))
+    }
+
+    /// The offset from UTC in seconds.
+    fn zone(&mut self) -> Result<i64, String> {
+        if let Some(rest) = self.rest.strip_prefix('Z') {
+            self.rest = rest;
+            return Ok(0);
+        }
+        let bad = self.bad("Z07:00");
+        let (sign, rest) = match self.rest.split_at_checked(1) {
+            Some(("+", rest)) => (1, rest),
+            Some(("-", rest)) => (-1, rest),
+            _ => return Err(bad),
+        };
+        self.rest = rest;
+        let hours = self.two_digits("").map_err(|_| bad.clone())?;
+        self.literal(":").map_err(|_| bad.clone())?;
+        let minutes = self.two_digits("").map_err(|_| bad)?;
+        self.in_range(hours <= 24, "time zone offset hour")?;
+        self.in_range(minutes <= 60, "time zone offset minute")?;
+        Ok(sign * (i64::from(hours) * 3600 + i64::from(minutes) * 60))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timestamp_survives_the_way_through_protobuf() {
+        for text in ["2024-02-29T12:34:56Z", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z"] {
+            let (seconds, nanos) = to_unix(text, Precision::Seconds).unwrap();
+            assert_eq!(from_unix(seconds, nanos, Precision::Seconds).unwrap().as_deref(), Some(text));
+        }
+        for text in ["2024-02-29T12:34:56.123456Z", "1969-12-31T23:59:59.999999Z"] {
+            let (seconds, nanos) = to_unix(text, Precision::Micros).unwrap();
+            assert!(nanos >= 0, "nanoseconds count forward");
+            assert_eq!(from_unix(seconds, nanos, Precision::Micros).unwrap().as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn a_time_outside_the_calendar_is_an_error() {
+        assert!(from_unix(i64::MAX, 0, Precision::Seconds).is_err());
+        assert!(from_unix(i64::MIN, i32::MIN, Precision::Micros).is_err());
+    }
+}

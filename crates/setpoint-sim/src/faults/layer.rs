@@ -1,0 +1,187 @@
+//! The `tower` layer between a client and a server.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use tokio::time::sleep;
+use tower::{BoxError, Layer, Service, ServiceExt};
+
+use super::observer::Observer;
+use super::stream::ResponseStream;
+use super::{Effect, Faults, Rule};
+use crate::connection_error::ConnectionError;
+use crate::request::RequestInfo;
+use crate::trace::Call;
+
+/// The body of an answer that has come through the layer.
+pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Puts [`Faults`] between one named client and a server: see [`Faults::layer`].
+///
+/// It fits before every HTTP service whose bodies are `Bytes`: the in-process API server, or a hyper client of
+/// a real one. Bodies of answers are streamed through.
+#[derive(Clone, Debug)]
+pub struct FaultLayer {
+    faults: Faults,
+    client: Arc<str>,
+    mode: Mode,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mode {
+    Faulty,
+    Direct,
+}
+
+impl FaultLayer {
+    pub(crate) fn new(faults: Faults, client: &str, mode: Mode) -> FaultLayer {
+        FaultLayer { faults, client: client.into(), mode }
+    }
+}
+
+impl<S> Layer<S> for FaultLayer {
+    type Service = FaultService<S>;
+
+    fn layer(&self, inner: S) -> FaultService<S> {
+        FaultService { layer: self.clone(), inner }
+    }
+}
+
+/// A server as seen through a [`FaultLayer`].
+#[derive(Clone, Debug)]
+pub struct FaultService<S> {
+    layer: FaultLayer,
+    inner: S,
+}
+
+impl<S, B, R> Service<Request<B>> for FaultService<S>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+
+    /// Always ready: the server's own readiness is waited for once the request reaches it.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let FaultLayer { faults, client, mode } = self.layer.clone();
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.map_err(Into::into)?.to_bytes();
+            let info = RequestInfo::parse(&parts.method, &parts.uri, &body);
+            let call = faults.begin(&client, info, &body);
+            let observer = Observer::new(faults.inner.recorder.clone(), call.clone());
+            let server = async move |request| serve(inner, request).await;
+            let request = Request::from_parts(parts, Full::new(body));
+            let answer = match mode {
+                Mode::Direct => server(request).await,
+                Mode::Faulty => connect(&faults, &call, server, request).await,
+            };
+            observer.answer(answer)
+        })
+    }
+}
+
+/// Calls the server.
+async fn serve<S, R>(inner: S, request: Request<Full<Bytes>>) -> Result<Response<Body>, BoxError>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let response = inner.oneshot(request).await.map_err(Into::into)?;
+    Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+}
+
+/// Sends a request over a connection that lives no longer than the server.
+async fn connect(
+    faults: &Faults,
+    call: &Call,
+    server: impl AsyncFnOnce(Request<Full<Bytes>>) -> Result<Response<Body>, BoxError>,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Body>, BoxError> {
+    let mut connection = faults.inner.link.connect()?;
+    let rules = faults.arm(call);
+    let response = tokio::select! {
+        biased;
+        () = connection.broken() => Err(ConnectionError::reset().into()),
+        response = exchange(faults, call, &rules, server, request) => response,
+    }?;
+    Ok(ResponseStream::wrap(response, faults.clone(), call.clone(), connection, rules))
+}
+
+/// What happens to a request and to the head of its answer.
+async fn exchange(
+    faults: &Faults,
+    call: &Call,
+    rules: &[Rule],
+    server: impl AsyncFnOnce(Request<Full<Bytes>>) -> Result<Response<Body>, BoxError>,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Body>, BoxError> {
+    if let Some(answer) = before(faults, call, rules).await? {
+        return Ok(answer.map(|body| Full::new(body).map_err(infallible).boxed_unsync()));
+    }
+    let response = server(request).await?;
+    after(faults, call, rules, response.status().as_u16()).await?;
+    Ok(response)
+}
+
+/// The faults before the server sees the request; an answer is one in the server's place.
+async fn before(faults: &Faults, call: &Call, rules: &[Rule]) -> Result<Option<Response<Bytes>>, BoxError> {
+    let fires = |rule| faults.fire(rule, call, None);
+    for rule in rules {
+        match rule.effect() {
+            Effect::DelayRequest(time) if fires(rule) => sleep(*time).await,
+            Effect::RefuseConnection if fires(rule) => return Err(ConnectionError::refused().into()),
+            Effect::DropRequest if fires(rule) => return Err(ConnectionError::reset().into()),
+            Effect::Refuse(refusal) if fires(rule) => return Ok(Some(refusal.response(&call.request))),
+            Effect::Answer { status, content_type, body } if fires(rule) => {
+                let answer = Response::builder().status(*status).header(header::CONTENT_TYPE, content_type);
+                return Ok(Some(answer.body(body.clone())?));
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// The faults after the server has acted.
+async fn after(faults: &Faults, call: &Call, rules: &[Rule], status: u16) -> Result<(), BoxError> {
+    let fires = |rule| faults.fire(rule, call, Some(status));
+    for rule in rules {
+        match rule.effect() {
+            Effect::DelayResponse(time) if fires(rule) => sleep(*time).await,
+            Effect::LoseResponse if fires(rule) => return Err(ConnectionError::reset().into()),
+            Effect::TimeOut(time) if fires(rule) => {
+                sleep(*time).await;
+                return Err(ConnectionError::timed_out().into());
+            }
+            Effect::Silence if fires(rule) => pending().await,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn infallible(never: Infallible) -> BoxError {
+    match never {}
+}

@@ -1,0 +1,8 @@
+//! The harness, through `kube::Client` as its users see it.
+
+#![allow(missing_docs)] // rustdoc does not read tests
+
+mod requests;
+mod scripted;
+mod seeded;
+mod watches;

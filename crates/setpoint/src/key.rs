@@ -1,0 +1,75 @@
+//! The key of an object, `namespace/name`, as it travels from the cache to the work queue.
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// `namespace/name`, or only `name` for an object of the whole cluster. Cheap to clone.
+///
+/// ```
+/// use setpoint::ObjectKey;
+///
+/// let key = ObjectKey::namespaced("default", "web");
+/// assert_eq!(key.to_string(), "default/web");
+/// assert_eq!((key.namespace(), key.name()), (Some("default"), "web"));
+/// assert_eq!(ObjectKey::from("node-1").namespace(), None);
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(alias = "MetaNamespaceKeyFunc")]
+#[doc(alias = "ObjectRef")]
+pub struct ObjectKey(Arc<str>);
+
+impl ObjectKey {
+    /// The key of an object in a namespace.
+    pub fn namespaced(namespace: &str, name: &str) -> ObjectKey {
+        let mut text = String::with_capacity(namespace.len() + 1 + name.len());
+        text.push_str(namespace);
+        text.push('/');
+        text.push_str(name);
+        ObjectKey(text.into())
+    }
+
+    /// The key of an object that is in no namespace.
+    pub fn cluster(name: &str) -> ObjectKey {
+        ObjectKey(name.into())
+    }
+
+    /// The key of the object that has this metadata; `None` if it has no name.
+    pub fn of(meta: &ObjectMeta) -> Option<ObjectKey> {
+        let name = meta.name.as_deref().filter(|name| !name.is_empty())?;
+        Some(match meta.namespace.as_deref().filter(|namespace| !namespace.is_empty()) {
+            Some(namespace) => ObjectKey::namespaced(namespace, name),
+            None => ObjectKey::cluster(name),
+        })
+    }
+
+    /// The namespace, if the object is in one.
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.split_once('/').map(|(namespace, _)| namespace)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.0.split_once('/').map_or(&self.0, |(_, name)| name)
+    }
+}
+
+/// Reads `namespace/name` or `name`.
+impl From<&str> for ObjectKey {
+    fn from(text: &str) -> ObjectKey {
+        ObjectKey(text.into())
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &*self.0)
+    }
+}

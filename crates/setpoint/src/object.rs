@@ -1,0 +1,79 @@
+//! What can be cached: anything with object metadata.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// Something that a cache can hold. Every [`kube::Resource`] is one.
+///
+/// Implement it for a type of your own to cache less than the server sends (see
+/// [`InformerBuilder::transform`](crate::InformerBuilder::transform)): since such a type is no
+/// [`kube::Resource`], there is no `Api` through which half an object could be written back.
+pub trait Object: Send + Sync + 'static {
+    /// The object's metadata: name, namespace, uid and resourceVersion must stay as the server sent them.
+    fn meta(&self) -> &ObjectMeta;
+}
+
+impl<K: kube::Resource + Send + Sync + 'static> Object for K {
+    fn meta(&self) -> &ObjectMeta {
+        kube::Resource::meta(self)
+    }
+}
+
+/// An object from which [`InformerBuilder::trim`](crate::InformerBuilder::trim) took something away.
+///
+/// It is deliberately neither a [`kube::Resource`] nor serializable, and does not deref to `K`: an update
+/// with it would erase on the server what the cache left out. To write, get the whole object from the
+/// server, or patch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trimmed<K>(K);
+
+impl<K> Trimmed<K> {
+    pub(crate) fn new(object: K) -> Trimmed<K> {
+        Trimmed(object)
+    }
+
+    /// What is left of the object. For reading.
+    pub fn partial(&self) -> &K {
+        &self.0
+    }
+}
+
+impl<K: kube::Resource + Send + Sync + 'static> Object for Trimmed<K> {
+    fn meta(&self) -> &ObjectMeta {
+        kube::Resource::meta(&self.0)
+    }
+}
+
+/// Whether two objects are one object in one version: then the one that is cached already stays.
+pub(crate) fn same_version<T: Object>(a: &T, b: &T) -> bool {
+    let (a, b) = (a.meta(), b.meta());
+    a.resource_version.is_some() && a.resource_version == b.resource_version && a.uid == b.uid
+}
+
+/// Whether two objects of one name are different objects: deleted and created again in between.
+pub(crate) fn is_recreated<T: Object>(old: &T, new: &T) -> bool {
+    match (&old.meta().uid, &new.meta().uid) {
+        (Some(old), Some(new)) => old != new,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Small objects for the tests of this crate.
+
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Resource;
+
+    pub(crate) fn object(key: &str, uid: &str, version: u64) -> Arc<ConfigMap> {
+        let mut map = ConfigMap::default();
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        let meta = map.meta_mut();
+        meta.name = Some(name.to_owned());
+        meta.namespace = Some(namespace.to_owned()).filter(|ns| !ns.is_empty());
+        meta.uid = Some(uid.to_owned());
+        meta.resource_version = Some(version.to_string());
+        Arc::new(map)
+    }
+}

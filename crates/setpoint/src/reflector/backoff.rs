@@ -1,0 +1,87 @@
+//! How long to wait after a failure.
+
+use std::time::Duration;
+
+use setpoint_env::Env;
+use tokio::time::Instant;
+
+/// How waiting grows after failures: `first`, then twice as long each time up to `most`, each wait made up
+/// to twice as long at random; from the start again after `reset` without a failure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+pub struct Backoff {
+    /// The first wait.
+    pub first: Duration,
+    /// The longest wait, before randomness.
+    pub most: Duration,
+    /// After this time without a failure, the next wait is the first again.
+    pub reset: Duration,
+}
+
+/// 800 ms, doubling up to 30 s, from the start again after 2 minutes: client-go's numbers.
+impl Default for Backoff {
+    fn default() -> Backoff {
+        Backoff {
+            first: Duration::from_millis(800),
+            most: Duration::from_secs(30),
+            reset: Duration::from_secs(120),
+        }
+    }
+}
+
+/// A back-off and where it has got to.
+pub(super) struct BackoffState {
+    backoff: Backoff,
+    env: Env,
+    next: Duration,
+    last_failure: Option<Instant>,
+}
+
+impl BackoffState {
+    pub(super) fn new(backoff: Backoff, env: Env) -> BackoffState {
+        BackoffState { next: backoff.first, backoff, env, last_failure: None }
+    }
+
+    /// How long to wait after the failure that happened now.
+    pub(super) fn next(&mut self) -> Duration {
+        let now = self.env.instant();
+        if self.last_failure.is_some_and(|last| now.duration_since(last) > self.backoff.reset) {
+            self.next = self.backoff.first;
+        }
+        self.last_failure = Some(now);
+        let base = self.next;
+        self.next = (base * 2).min(self.backoff.most);
+        let wait = self.env.jitter(base, 1.0);
+        // Health is counted from the end of the wait.
+        self.last_failure = Some(now + wait);
+        wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_double_from_800_ms_to_30_s_and_each_is_up_to_twice_as_long_at_random() {
+        let mut backoff = BackoffState::new(Backoff::default(), Env::seeded(1));
+        for base in [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000] {
+            let (base, wait) = (Duration::from_millis(base), backoff.next());
+            assert!(base <= wait && wait <= base * 2, "{base:?} gave {wait:?}");
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_healthy_minutes_reset_the_wait() {
+        let mut backoff = BackoffState::new(Backoff::default(), Env::seeded(1));
+        for _ in 0..5 {
+            let wait = backoff.next();
+            tokio::time::sleep(wait + Duration::from_secs(119)).await;
+        }
+        let wait = backoff.next();
+        assert!(wait >= Duration::from_millis(25_600));
+        tokio::time::sleep(wait + Duration::from_secs(121)).await;
+        assert!(backoff.next() <= Duration::from_millis(1600));
+    }
+}

@@ -1,0 +1,276 @@
+//! The bytes of an answer, decoded on several cores and handed on in order.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use http_body_util::BodyExt;
+use kube::client::Body;
+use setpoint_env::{Env, Task};
+
+use super::decode::{Decoded, Decoder};
+use super::error::{Failure, excerpt};
+use super::list::{Envelope, Found, ListScanner, NotAList};
+use super::watch::{Event, LineSplitter, decode_lines};
+use crate::Object;
+use crate::metrics::Counter;
+
+/// The most decoding that may be under way. It does not depend on the machine, since a run must be the same
+/// everywhere; it is enough for any number of cores that a reader can keep busy.
+const IN_FLIGHT: usize = 8;
+
+/// How many bytes are decoded in one piece of work, if that many have come.
+const BLOCK: usize = 128 << 10;
+
+/// The longest line or list item that is taken. Kubernetes refuses objects above 3 MiB.
+const LONGEST: usize = 64 << 20;
+
+/// The body of an answer, watched for silence.
+pub(super) struct ByteStream {
+    body: Body,
+    received: Counter,
+    silence: Duration,
+}
+
+/// Bytes, and whether they were there without waiting: then more of them are probably coming.
+struct Chunk {
+    bytes: Bytes,
+    was_ready: bool,
+}
+
+impl ByteStream {
+    pub(super) fn new(body: Body, received: Counter, silence: Duration) -> ByteStream {
+        ByteStream { body, received, silence }
+    }
+
+    /// The next bytes; `None` at the end. Nothing for longer than allowed is a failure.
+    async fn next(&mut self) -> Result<Option<Chunk>, Failure> {
+        loop {
+            let mut frame = self.body.frame();
+            let (frame, was_ready) = match (&mut frame).now_or_never() {
+                Some(frame) => (frame, true),
+                None => {
+                    let silent = |_| Failure::Silent(self.silence);
+                    (tokio::time::timeout(self.silence, frame).await.map_err(silent)?, false)
+                }
+            };
+            match frame {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(Failure::Connection(super::words(&error))),
+                Some(Ok(frame)) => {
+                    // Anything but data is trailers, which say nothing here.
+                    if let Ok(bytes) = frame.into_data() {
+                        self.received.add(bytes.len() as u64);
+                        return Ok(Some(Chunk { bytes, was_ready }));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Up to `most` bytes of the body, for telling what the server said.
+    pub(super) async fn read_up_to(mut self, most: usize) -> Vec<u8> {
+        let mut words = Vec::new();
+        while words.len() < most
+            && let Ok(Some(chunk)) = self.next().await
+        {
+            words.extend_from_slice(&chunk.bytes);
+        }
+        words.truncate(most);
+        words
+    }
+}
+
+/// Work that runs beside the reader, with results in the order in which it was started.
+struct Pipeline<R> {
+    env: Env,
+    in_flight: VecDeque<Task<R>>,
+}
+
+impl<R: Send + 'static> Pipeline<R> {
+    fn new(env: Env) -> Pipeline<R> {
+        Pipeline { env, in_flight: VecDeque::new() }
+    }
+
+    fn has_room(&self) -> bool {
+        self.in_flight.len() < IN_FLIGHT
+    }
+
+    fn is_empty(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    fn start(&mut self, work: impl FnOnce() -> R + Send + 'static) {
+        self.in_flight.push_back(self.env.spawn(async move { work() }));
+    }
+
+    /// The result of the oldest work. Waits for ever if there is none.
+    async fn next(&mut self) -> Result<R, Failure> {
+        let Some(oldest) = self.in_flight.front_mut() else { return std::future::pending().await };
+        let result = oldest.await;
+        self.in_flight.pop_front();
+        // Decoding catches panics; only a runtime that is shutting down ends the task.
+        result.map_err(|error| Failure::Connection(error.to_string()))
+    }
+}
+
+/// The events of a watch.
+pub(super) struct EventStream<T> {
+    bytes: ByteStream,
+    decoder: Decoder<T>,
+    splitter: LineSplitter,
+    /// Whole lines that wait for a free place in the pipeline.
+    lines: Vec<Bytes>,
+    waiting: usize,
+    pipeline: Pipeline<Vec<Event<T>>>,
+    /// How the stream ended. What came before is handed out first.
+    end: Option<Result<(), Failure>>,
+}
+
+impl<T: Object> EventStream<T> {
+    pub(super) fn new(bytes: ByteStream, decoder: Decoder<T>, env: Env) -> EventStream<T> {
+        let (splitter, pipeline) = (LineSplitter::default(), Pipeline::new(env));
+        EventStream { bytes, decoder, splitter, lines: Vec::new(), waiting: 0, pipeline, end: None }
+    }
+
+    /// Changes for how long the stream may be silent.
+    pub(super) fn set_silence(&mut self, silence: Duration) {
+        self.bytes.silence = silence;
+    }
+
+    /// The next events; `None` when the server closed the stream after a whole line.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<Event<T>>>, Failure> {
+        loop {
+            if self.waiting > 0 && self.pipeline.has_room() {
+                self.start_decoding();
+            }
+            if self.pipeline.is_empty()
+                && let Some(end) = self.end.take()
+            {
+                return end.map(|()| None);
+            }
+            let may_read = self.end.is_none() && self.waiting < BLOCK;
+            tokio::select! {
+                biased;
+                events = self.pipeline.next() => return events.map(Some),
+                chunk = self.bytes.next(), if may_read => {
+                    if let Some(events) = self.take(chunk) {
+                        return Ok(Some(events));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what the body gave. A lone event is decoded here and now, a burst beside the reader.
+    fn take(&mut self, chunk: Result<Option<Chunk>, Failure>) -> Option<Vec<Event<T>>> {
+        let chunk = match chunk {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) if self.splitter.rest().is_empty() => {
+                self.end = Some(Ok(()));
+                return None;
+            }
+            Ok(None) => {
+                self.end = Some(Err(Failure::CutOff("a line")));
+                return None;
+            }
+            Err(failure) => {
+                self.end = Some(Err(failure));
+                return None;
+            }
+        };
+        let Some(lines) = self.splitter.feed(chunk.bytes) else {
+            if self.splitter.rest().len() > LONGEST {
+                let words = excerpt(self.splitter.rest());
+                self.end = Some(Err(Failure::Malformed { expected: "a line of a watch", words }));
+            }
+            return None;
+        };
+        let alone = !chunk.was_ready && self.pipeline.is_empty() && lines.len() < BLOCK / 4;
+        if alone {
+            return Some(decode_lines(&self.decoder, &lines));
+        }
+        self.waiting += lines.len();
+        self.lines.push(lines);
+        None
+    }
+
+    fn start_decoding(&mut self) {
+        let (lines, decoder) = (std::mem::take(&mut self.lines), self.decoder.clone());
+        self.waiting = 0;
+        self.pipeline
+            .start(move || lines.iter().flat_map(|lines| decode_lines(&decoder, lines)).collect::<Vec<_>>());
+    }
+}
+
+/// The items of a list, or of a page of one.
+pub(super) struct ItemStream<T> {
+    bytes: ByteStream,
+    decoder: Decoder<T>,
+    scanner: ListScanner,
+    items: Vec<Bytes>,
+    waiting: usize,
+    pipeline: Pipeline<Vec<Decoded<T>>>,
+    ended: bool,
+}
+
+impl<T: Object> ItemStream<T> {
+    pub(super) fn new(bytes: ByteStream, decoder: Decoder<T>, env: Env) -> ItemStream<T> {
+        let (scanner, pipeline) = (ListScanner::default(), Pipeline::new(env));
+        ItemStream { bytes, decoder, scanner, items: Vec::new(), waiting: 0, pipeline, ended: false }
+    }
+
+    /// The next items; `None` after the last.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<Decoded<T>>>, Failure> {
+        loop {
+            let is_block = self.waiting >= BLOCK || (self.ended && !self.items.is_empty());
+            if is_block && self.pipeline.has_room() {
+                self.start_decoding();
+            }
+            if self.ended && self.items.is_empty() && self.pipeline.is_empty() {
+                return Ok(None);
+            }
+            let may_read = !self.ended && self.waiting < BLOCK;
+            tokio::select! {
+                biased;
+                items = self.pipeline.next() => return items.map(Some),
+                chunk = self.bytes.next(), if may_read => match chunk? {
+                    Some(chunk) => self.take(&chunk.bytes)?,
+                    None => self.ended = true,
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, chunk: &[u8]) -> Result<(), Failure> {
+        self.scanner.feed(chunk);
+        loop {
+            match self.scanner.next() {
+                Ok(Found::Item(item)) => {
+                    self.waiting += item.len();
+                    self.items.push(item);
+                }
+                Ok(Found::NeedsMore) if self.scanner.held().len() <= LONGEST => return Ok(()),
+                Ok(Found::NeedsMore) | Err(NotAList) => {
+                    let words = excerpt(self.scanner.held());
+                    return Err(Failure::Malformed { expected: "a list", words });
+                }
+            }
+        }
+    }
+
+    fn start_decoding(&mut self) {
+        let (items, decoder) = (std::mem::take(&mut self.items), self.decoder.clone());
+        self.waiting = 0;
+        self.pipeline.start(move || {
+            let mut scratch = Vec::new();
+            items.iter().map(|item| decoder.decode(item, &mut scratch)).collect()
+        });
+    }
+
+    /// What the list said about itself.
+    pub(super) fn finish(self) -> Result<Envelope, Failure> {
+        self.scanner.finish().ok_or(Failure::CutOff("a list"))
+    }
+}

@@ -1,0 +1,28 @@
+//! Development tasks of this repository: `cargo xtask --help`.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to its terminal")]
+#![allow(clippy::disallowed_methods, reason = "these tasks measure and drive real processes in real time")]
+
+mod real;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Development tasks of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Task {
+    /// Run the suites against real components: kubectl, client-go, kube-apiserver.
+    Real(real::Real),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Task::parse() {
+        Task::Real(options) => real::run(&options),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,202 @@
+//! `cargo xtask real`: the suites that need real components.
+//!
+//! kubectl and client-go talk to our server; kube-apiserver says what the
+//! right answers are. Whatever cannot be built here is skipped with a reason.
+
+mod client_go;
+mod discovery;
+mod http;
+mod kubeconfig;
+mod kubectl;
+mod peers;
+mod process;
+mod report;
+mod servers;
+mod startup;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+
+use peers::{CLIENT_GO, KUBECTL, OLD_KUBECTL, Peer, Peers};
+use report::{Filter, Report};
+use servers::{Reference, Server};
+
+/// Options of `cargo xtask real`.
+#[derive(clap::Args)]
+pub(crate) struct Real {
+    /// Run only the suites that start so (`kubectl`), or only the checks of
+    /// them that contain the rest (`kubectl-1.37/scale`).
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// List suites and checks instead of running them.
+    #[arg(long)]
+    list: bool,
+    /// Use the binaries that are there; what is missing is skipped.
+    #[arg(long)]
+    skip_build: bool,
+    /// Build every peer, then stop.
+    #[arg(long, conflicts_with = "skip_build")]
+    build_only: bool,
+    /// The server under test.
+    #[arg(long, value_enum, default_value = "setpoint")]
+    against: Against,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// `setpoint up --memory`, release build.
+    Setpoint,
+    /// kube-apiserver over etcd: proves that the checks state real behaviour.
+    KubeApiserver,
+}
+
+/// Runs the suites; the exit code says whether all checks passed.
+pub(crate) fn run(options: &Real) -> Result<ExitCode> {
+    if options.list {
+        list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let peers = Peers::new(!options.skip_build)?;
+    if options.build_only {
+        return Ok(build_all(&peers));
+    }
+    let mut report = Report::new(Filter::new(&options.only));
+    match options.against {
+        Against::Setpoint => against_setpoint(&mut report, &peers, options.skip_build)?,
+        Against::KubeApiserver => against_kube_apiserver(&mut report, &peers)?,
+    }
+    Ok(if report.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn against_setpoint(report: &mut Report, peers: &Peers, skip_build: bool) -> Result<()> {
+    let binary = setpoint(skip_build)?;
+    let server = Server::setpoint(&binary)?;
+    clients(report, peers, &server);
+    let wants = |suite: &str| report.filter().takes_suite(suite);
+    let (kinds, startup) = (wants(discovery::SUITE), wants(startup::SUITE));
+    if !kinds && !startup {
+        return Ok(());
+    }
+    let reference = Reference::get(peers);
+    if kinds {
+        compare_kinds(report, &server, &reference);
+    }
+    drop(server);
+    if startup {
+        startup::run(report, &binary);
+        startup::run_reference(report, &reference);
+    }
+    Ok(())
+}
+
+fn compare_kinds(report: &mut Report, server: &Server, reference: &Result<Reference>) {
+    let reference = match reference {
+        Ok(reference) => reference,
+        Err(error) => return report.skip(discovery::SUITE, &format!("{error:#}")),
+    };
+    let begun = Instant::now();
+    let outcome = Server::kube_apiserver(reference).and_then(|theirs| {
+        discovery::run(report, &server.client()?, &theirs.client()?);
+        Ok(())
+    });
+    if outcome.is_err() {
+        report.record(discovery::SUITE, "kube-apiserver starts", begun.elapsed(), outcome);
+    }
+}
+
+fn against_kube_apiserver(report: &mut Report, peers: &Peers) -> Result<()> {
+    let reference = Reference::get(peers).context("the server under test cannot be had")?;
+    let server = Server::kube_apiserver(&reference)?;
+    clients(report, peers, &server);
+    if report.filter().takes_suite(discovery::SUITE) {
+        discovery::run(report, &server.client()?, &server.client()?);
+    }
+    drop(server);
+    if report.filter().takes_suite(startup::SUITE) {
+        report.skip(startup::SUITE, "its checks are about setpoint");
+        startup::run_reference(report, &Ok(reference));
+    }
+    Ok(())
+}
+
+/// The suites of clients, which are the same for every server.
+fn clients(report: &mut Report, peers: &Peers, server: &Server) {
+    for peer in [&KUBECTL, &OLD_KUBECTL] {
+        let suite = suite(peer);
+        if let Some(binary) = wanted(report, peers, peer, &suite) {
+            let version = peer.version().unwrap_or_default();
+            kubectl::run(report, &suite, &binary, &version, server.kubeconfig());
+        }
+    }
+    if let Some(program) = wanted(report, peers, &CLIENT_GO, client_go::SUITE) {
+        client_go::run(report, &program, server.kubeconfig());
+    }
+}
+
+/// The binary of a peer if the suite is wanted and the peer can be had.
+fn wanted(report: &mut Report, peers: &Peers, peer: &Peer, suite: &str) -> Option<PathBuf> {
+    if !report.filter().takes_suite(suite) {
+        return None;
+    }
+    peers.get(peer).map_err(|error| report.skip(suite, &format!("{error:#}"))).ok()
+}
+
+/// `kubectl-1.37.1`
+fn suite(kubectl: &Peer) -> String {
+    format!("kubectl-{}", kubectl.version().unwrap_or_default().trim_start_matches('v'))
+}
+
+/// The release binary of this workspace, built unless told otherwise.
+fn setpoint(skip_build: bool) -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
+    if !skip_build {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .args(["build", "--release", "-p", "setpoint-cli"])
+            .current_dir(root)
+            .status()
+            .context("cannot run cargo")?;
+        if !status.success() {
+            bail!("setpoint does not build");
+        }
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let binary = target.join("release").join("setpoint");
+    if !binary.exists() {
+        bail!("{} is not there: run without --skip-build", binary.display());
+    }
+    Ok(binary)
+}
+
+fn build_all(peers: &Peers) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for peer in peers::ALL {
+        match peers.get(peer) {
+            Ok(path) => println!("{}: {}", peer.title(), path.display()),
+            Err(error) => {
+                println!("{}: {error:#}", peer.title());
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
+fn list() {
+    for peer in [&KUBECTL, &OLD_KUBECTL] {
+        for name in kubectl::names() {
+            println!("{}: {name}", suite(peer));
+        }
+    }
+    println!("{}: see xtask/peers/clientgo", client_go::SUITE);
+    for name in discovery::NAMES {
+        println!("{}: {name}", discovery::SUITE);
+    }
+    for name in startup::NAMES {
+        println!("{}: {name}", startup::SUITE);
+    }
+}

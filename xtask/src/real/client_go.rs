@@ -1,0 +1,81 @@
+//! The suite `client-go`: a Go program of ours, which prints a line a check.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+
+use super::process;
+use super::report::Report;
+
+pub(crate) const SUITE: &str = "client-go";
+
+/// The program bounds each of its checks by 30 s, most take milliseconds.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Runs the program and repeats its lines.
+pub(crate) fn run(report: &mut Report, program: &Path, kubeconfig: &Path) {
+    let begun = Instant::now();
+    if let Err(error) = repeat(report, program, kubeconfig) {
+        report.record(SUITE, "the program runs to its end", begun.elapsed(), Err(error));
+    }
+}
+
+fn repeat(report: &mut Report, program: &Path, kubeconfig: &Path) -> Result<()> {
+    let mut command = Command::new(program);
+    command.arg("--kubeconfig").arg(kubeconfig);
+    let finished = process::run(command, None, LIMIT)?;
+    let mut lines = 0;
+    for line in finished.stdout.lines() {
+        let Some(verdict) = Verdict::parse(line) else { bail!("not a verdict: {line:?}") };
+        lines += 1;
+        let outcome = verdict.failure.map_or(Ok(()), |why| Err(anyhow!("{why}")));
+        if report.filter().takes(SUITE, verdict.name) {
+            report.record(SUITE, verdict.name, verdict.took, outcome);
+        }
+    }
+    if lines == 0 {
+        bail!("it checked nothing, ended with {}: {}", finished.status, finished.stderr.trim());
+    }
+    if !matches!(finished.status.code(), Some(0 | 1)) {
+        bail!("it ended with {}: {}", finished.status, finished.stderr.trim());
+    }
+    Ok(())
+}
+
+/// `ok NAME (N ms)` or `FAIL NAME (N ms): why`.
+struct Verdict<'a> {
+    name: &'a str,
+    took: Duration,
+    failure: Option<&'a str>,
+}
+
+impl<'a> Verdict<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (word, rest) = line.split_once(' ')?;
+        let (name, rest) = rest.split_once(" (")?;
+        let (took, rest) = rest.split_once(" ms)")?;
+        let took = Duration::from_millis(took.parse().ok()?);
+        let failure = match word {
+            "ok" => None,
+            "FAIL" => Some(rest.trim_start_matches(": ")),
+            _ => return None,
+        };
+        Some(Self { name, took, failure })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_are_read() {
+        let good = Verdict::parse("ok pod get (12 ms)").unwrap();
+        assert_eq!((good.name, good.took.as_millis(), good.failure), ("pod get", 12, None));
+        let bad = Verdict::parse("FAIL pod get (3 ms): image: got a (b), want c").unwrap();
+        assert_eq!((bad.name, bad.failure), ("pod get", Some("image: got a (b), want c")));
+        assert!(Verdict::parse("panic: oh (1 ms)").is_none());
+    }
+}

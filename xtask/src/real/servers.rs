@@ -1,0 +1,223 @@
+//! The servers under test: `setpoint up`, and kube-apiserver over etcd.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
+use tempfile::TempDir;
+
+use super::http::Client;
+use super::kubeconfig::Kubeconfig;
+use super::peers::{ETCD, KUBE_APISERVER, Peers};
+use super::process::{Running, poll};
+
+/// How long a server may take until it answers.
+const START_LIMIT: Duration = Duration::from_secs(90);
+
+/// A running server; dropping it stops its processes and removes its files.
+pub(crate) struct Server {
+    processes: Vec<Running>,
+    kubeconfig: PathBuf,
+    // After the processes: fields are dropped in order.
+    folder: TempDir,
+}
+
+impl Server {
+    /// `setpoint up --memory` on a port of its choice.
+    pub(crate) fn setpoint(binary: &Path) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let mut server = Self::spawn_setpoint(binary, folder, "127.0.0.1:0")?;
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// The same without waiting, for those who measure the wait.
+    pub(crate) fn spawn_setpoint(binary: &Path, folder: TempDir, listen: &str) -> Result<Self> {
+        let kubeconfig = folder.path().join("kubeconfig");
+        let mut command = Command::new(binary);
+        command.args(["up", "--memory", "--listen", listen, "--kubeconfig"]).arg(&kubeconfig);
+        let process = spawn(command, folder.path(), "setpoint.log")?;
+        Ok(Self { processes: vec![process], kubeconfig, folder })
+    }
+
+    /// kube-apiserver over etcd, as a test environment would start them.
+    pub(crate) fn kube_apiserver(programs: &Reference) -> Result<Self> {
+        let mut server = Self::spawn_kube_apiserver(programs)?;
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// The same without waiting.
+    pub(crate) fn spawn_kube_apiserver(programs: &Reference) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let port = free_port()?;
+        let credentials = Credentials::write(folder.path())?;
+        let (etcd, etcd_url) = spawn_etcd(&programs.etcd, folder.path())?;
+        let mut command = Command::new(&programs.kube_apiserver);
+        command
+            .arg(format!("--etcd-servers={etcd_url}"))
+            .args(["--bind-address=127.0.0.1", "--authorization-mode=RBAC", "--anonymous-auth=false"])
+            .arg(format!("--secure-port={port}"))
+            .args(["--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://peer.invalid"])
+            .args(["--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key"])
+            .args([
+                "--client-ca-file=ca.crt",
+                "--tls-cert-file=server.crt",
+                "--tls-private-key-file=server.key",
+            ])
+            // There is no controller manager to make service accounts.
+            .arg("--disable-admission-plugins=ServiceAccount");
+        let process = spawn(command, folder.path(), "kube-apiserver.log")?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        credentials.kubeconfig(port).write(&kubeconfig)?;
+        Ok(Self { processes: vec![process, etcd], kubeconfig, folder })
+    }
+
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    pub(crate) fn client(&self) -> Result<Client> {
+        Client::admin(&Kubeconfig::read(&self.kubeconfig)?)
+    }
+
+    /// Waits until `/readyz` is answered with 200.
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let ready = poll(START_LIMIT, || {
+            self.still_running()?;
+            let answer = self.client().and_then(|client| client.get("/readyz"));
+            Ok(answer.ok().filter(|response| response.status == 200).map(drop))
+        })?;
+        match ready {
+            Some(()) => Ok(()),
+            None => {
+                bail!("the server was not ready in {START_LIMIT:?}; its last words:\n{}", self.last_words())
+            }
+        }
+    }
+
+    /// An error with the last words of a process that ended.
+    pub(crate) fn still_running(&mut self) -> Result<()> {
+        for index in 0..self.processes.len() {
+            if let Some(status) = self.processes[index].exited()? {
+                bail!("a server process ended with {status}; its last words:\n{}", self.last_words());
+            }
+        }
+        Ok(())
+    }
+
+    fn last_words(&self) -> String {
+        let mut text = String::new();
+        for name in ["setpoint.log", "kube-apiserver.log", "etcd.log"] {
+            let log = fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            text.push_str(&lines[lines.len().saturating_sub(8)..].join("\n"));
+        }
+        text
+    }
+
+    /// Resident memory of all its processes, in KiB.
+    pub(crate) fn resident(&self) -> Result<u64> {
+        self.processes.iter().map(|process| resident(process.id())).sum()
+    }
+
+    /// Stops the main process with SIGTERM and returns whether it ended well.
+    pub(crate) fn terminate(mut self, limit: Duration) -> Result<bool> {
+        Ok(self.processes.remove(0).terminate(limit)?.success())
+    }
+}
+
+/// The binaries of the server that we compare with.
+pub(crate) struct Reference {
+    kube_apiserver: PathBuf,
+    etcd: PathBuf,
+}
+
+impl Reference {
+    pub(crate) fn get(peers: &Peers) -> Result<Self> {
+        Ok(Self { etcd: peers.get(&ETCD)?, kube_apiserver: peers.get(&KUBE_APISERVER)? })
+    }
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn spawn(mut command: Command, folder: &Path, log: &str) -> Result<Running> {
+    let log = File::create(folder.join(log))?;
+    command.current_dir(folder).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    Running::start(&mut command)
+}
+
+fn spawn_etcd(binary: &Path, folder: &Path) -> Result<(Running, String)> {
+    let client = format!("http://127.0.0.1:{}", free_port()?);
+    let peer = format!("http://127.0.0.1:{}", free_port()?);
+    let mut command = Command::new(binary);
+    command
+        .args(["--data-dir=etcd", "--unsafe-no-fsync", "--log-level=error"])
+        .arg(format!("--listen-client-urls={client}"))
+        .arg(format!("--advertise-client-urls={client}"))
+        .arg(format!("--listen-peer-urls={peer}"))
+        .arg(format!("--initial-advertise-peer-urls={peer}"))
+        .arg(format!("--initial-cluster=default={peer}"));
+    Ok((spawn(command, folder, "etcd.log")?, client))
+}
+
+fn resident(id: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).context("resident memory needs /proc")?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    let number = line.split_whitespace().nth(1).context("no number")?;
+    Ok(number.parse()?)
+}
+
+/// A CA, a server certificate and an admin certificate for kube-apiserver.
+struct Credentials {
+    ca: String,
+    certificate: String,
+    key: String,
+}
+
+impl Credentials {
+    fn write(folder: &Path) -> Result<Self> {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.distinguished_name.push(DnType::CommonName, "peer-ca");
+        let ca = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+
+        let mut server = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let server_key = KeyPair::generate()?;
+        let server = server.signed_by(&server_key, &ca)?;
+
+        let mut admin = CertificateParams::default();
+        admin.distinguished_name.push(DnType::CommonName, "admin");
+        admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        admin.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let admin_key = KeyPair::generate()?;
+        let admin = admin.signed_by(&admin_key, &ca)?;
+
+        fs::write(folder.join("ca.crt"), ca.pem())?;
+        fs::write(folder.join("server.crt"), server.pem())?;
+        fs::write(folder.join("server.key"), server_key.serialize_pem())?;
+        let service_accounts = KeyPair::generate()?;
+        fs::write(folder.join("sa.key"), service_accounts.serialize_pem())?;
+        fs::write(folder.join("sa.pub"), service_accounts.public_key_pem())?;
+        Ok(Self { ca: ca.pem(), certificate: admin.pem(), key: admin_key.serialize_pem() })
+    }
+
+    fn kubeconfig(&self, port: u16) -> Kubeconfig {
+        Kubeconfig {
+            address: format!("127.0.0.1:{port}"),
+            ca: self.ca.clone().into_bytes(),
+            certificate: self.certificate.clone().into_bytes(),
+            key: self.key.clone().into_bytes(),
+        }
+    }
+}
