@@ -124,11 +124,17 @@ func writeObjects(folder string) error {
 		if err := serializer.Encode(object, &body); err != nil {
 			return err
 		}
+		// Protobuf does not tell an empty list from none: the JSON is of what comes back.
+		gvk := object.GetObjectKind().GroupVersionKind()
+		if object, _, err = serializer.Decode(body.Bytes(), nil, nil); err != nil {
+			return err
+		}
+		object.GetObjectKind().SetGroupVersionKind(gvk)
 		text, err := json.MarshalIndent(object, "", "  ")
 		if err != nil {
 			return err
 		}
-		name := strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind)
+		name := strings.ToLower(gvk.Kind)
 		if err := os.WriteFile(filepath.Join(folder, name+".pb"), body.Bytes(), 0o644); err != nil {
 			return err
 		}

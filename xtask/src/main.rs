@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to its terminal")]
 #![allow(clippy::disallowed_methods, reason = "these tasks measure and drive real processes in real time")]
 
+mod kinds;
 mod real;
 
 use std::process::ExitCode;
@@ -13,12 +14,15 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Task {
+    /// Generate the table of built-in kinds and its test vectors (needs Go).
+    Kinds(kinds::Kinds),
     /// Run the suites against real components: kubectl, client-go, kube-apiserver.
     Real(real::Real),
 }
 
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
+        Task::Kinds(options) => kinds::run(&options),
         Task::Real(options) => real::run(&options),
     };
     outcome.unwrap_or_else(|error| {

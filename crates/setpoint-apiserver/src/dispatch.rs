@@ -12,7 +12,7 @@ use crate::routes::Verb;
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::strategy::Part;
-use crate::{discovery, health};
+use crate::{discovery, health, openapi};
 
 /// Requests about the server itself.
 pub(crate) fn server(
@@ -27,6 +27,7 @@ pub(crate) fn server(
         ["version"] => Ok(discovery::version()),
         ["healthz" | "livez" | "readyz", ..] => health::respond(&segments, query),
         ["api" | "apis", ..] => discovery::respond(&segments, headers),
+        ["openapi", ..] => openapi::respond(&segments, query, headers),
         _ => Err(Status::no_such_path()),
     }
 }

@@ -452,7 +452,7 @@ mod tests {
                 "name": name, "generateName": prefix, "labels": labels, "annotations": labels, "finalizers": [name],
                 "ownerReferences": [labels, 1, null], "managedFields": [{"manager": prefix}, "x"],
             });
-            for rule in [NameRule::Subdomain, NameRule::Label, NameRule::Label1035, NameRule::PathSegment] {
+            for rule in [NameRule::Subdomain, NameRule::Label, NameRule::PathSegment] {
                 let _ = validate_create(&metadata, true, rule);
             }
             let _ = validate_update(&metadata, &json!({"deletionTimestamp": "x"}));

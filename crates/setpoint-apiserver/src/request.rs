@@ -112,18 +112,25 @@ pub(crate) struct Draft {
     warnings: Vec<String>,
     /// The same in the words of strict validation.
     strict: Vec<String>,
+    /// It is what a patch made of a good object: if it is bad, the patch is.
+    is_patched: bool,
 }
 
 impl From<body::Decoded> for Draft {
     fn from(decoded: body::Decoded) -> Draft {
         let warnings = decoded.duplicates.iter().map(ToString::to_string).collect();
-        Draft { warnings, strict: decoded.strict_errors(), value: decoded.value }
+        Draft { warnings, strict: decoded.strict_errors(), value: decoded.value, is_patched: false }
     }
 }
 
 impl From<Patched> for Draft {
     fn from(patched: Patched) -> Draft {
-        Draft { value: patched.value, warnings: patched.strict_errors.clone(), strict: patched.strict_errors }
+        Draft {
+            value: patched.value,
+            warnings: patched.strict_errors.clone(),
+            strict: patched.strict_errors,
+            is_patched: true,
+        }
     }
 }
 
@@ -138,7 +145,11 @@ impl Draft {
             Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
         };
         let mut unknown: Vec<UnknownField> = Vec::new();
-        conform(expected.ty, &mut object, &mut unknown).map_err(|error| refuse(&error))?;
+        let before = self.is_patched.then(|| object.to_string());
+        conform(expected.ty, &mut object, &mut unknown).map_err(|error| match before {
+            Some(patched) => Status::bad_patch(&patched, error.to_string()),
+            None => refuse(&error),
+        })?;
         let unknown = unknown.iter().map(ToString::to_string);
         let warnings = match validation {
             FieldValidation::Ignore => Vec::new(),
@@ -159,6 +170,16 @@ impl Draft {
 fn check_kind(object: &mut Value, expected: Expected<'_>) -> Result<()> {
     let read = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     let (version, kind) = (read("apiVersion"), read("kind"));
+    if let (Some(version), Some(kind)) = (version, kind) {
+        let (group, short) = version.split_once('/').unwrap_or(("", version));
+        if setpoint_kinds::table().type_of_kind(group, short, kind).is_none() {
+            return Err(Status::bad_request(format!(
+                "{kind} in version {short:?} cannot be handled as a {}: no kind {kind:?} is registered for \
+                 version {version:?}",
+                expected.kind
+            )));
+        }
+    }
     if let Some(kind) = kind.filter(|kind| *kind != expected.kind) {
         let short = version.unwrap_or(expected.api_version).rsplit('/').next().unwrap_or_default();
         return Err(Status::bad_request(format!(

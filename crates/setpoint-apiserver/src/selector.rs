@@ -3,5 +3,5 @@
 mod field;
 mod label;
 
-pub(crate) use field::{FieldLabels, FieldSelector, FieldTerm};
-pub(crate) use label::{LabelSelector, Operator, Requirement};
+pub(crate) use field::{FieldLabels, FieldSelector};
+pub(crate) use label::LabelSelector;

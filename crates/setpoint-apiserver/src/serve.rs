@@ -62,7 +62,7 @@ pub struct Limits {
     /// The time until a connection has sent its first request. Over HTTP/1.1 also the time for the head of
     /// each request, which makes it the time that an idle connection is kept.
     pub head: Duration,
-    /// The size of the head of a request, in bytes. HTTP/1.1 needs at least 8,192.
+    /// The size of the head of a request, in bytes. Over HTTP/1.1 it is never less than 8,192.
     pub head_size: u32,
     /// Requests at the same time in one HTTP/2 connection. Each watch is one, and some clients put all of
     /// theirs into one connection, so it is not small.

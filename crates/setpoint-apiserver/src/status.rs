@@ -243,6 +243,12 @@ impl Status {
         })
     }
 
+    /// 422: what a patch made is not an object of its kind.
+    pub fn bad_patch(patched: &str, why: String) -> Status {
+        let error = FieldError::invalid("patch", patched, why);
+        Status::invalid(GroupResource { group: "", resource: "" }, "", &[error])
+    }
+
     /// 422 without field causes: the patch cannot be applied to this object.
     pub fn unprocessable(message: impl Into<String>) -> Status {
         Status::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)

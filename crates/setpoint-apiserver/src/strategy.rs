@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use setpoint_env::Env;
 use setpoint_kinds::{Generation, NameStyle};
 
+use crate::kinds;
 use crate::metadata;
 use crate::metadata::names::NameRule;
 use crate::object::{self, metadata_mut};
@@ -59,11 +60,8 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, env: &Env)
     if resource.behavior().resets_status {
         reset_status(resource, object);
     }
-    match (resource.group(), resource.plural()) {
-        ("", "namespaces") => prepare_namespace(object),
-        ("", "pods") => object["status"] = serde_json::json!({"phase": "Pending"}),
-        _ => {}
-    }
+    kinds::prepare_create(resource, object);
+    kinds::default(resource, object);
 }
 
 fn reset_status(resource: &Resource, object: &mut Value) {
@@ -75,20 +73,6 @@ fn reset_status(resource: &Resource, object: &mut Value) {
     } else {
         object.remove("status");
     }
-}
-
-fn prepare_namespace(object: &mut Value) {
-    let name = Value::String(object::name(object).to_owned());
-    let metadata = metadata_mut(object);
-    let labels = metadata.entry("labels").or_insert_with(|| Value::Object(Map::new()));
-    labels["kubernetes.io/metadata.name"] = name;
-    // The namespace controller empties the namespace, then removes this.
-    let finalizers = &mut object["spec"]["finalizers"];
-    let list = finalizers.as_array().cloned().unwrap_or_default();
-    if !list.iter().any(|finalizer| finalizer == "kubernetes") {
-        *finalizers = list.into_iter().chain(["kubernetes".into()]).collect();
-    }
-    object["status"] = serde_json::json!({"phase": "Active"});
 }
 
 /// Lays what the request may change over what it may not.
@@ -110,6 +94,7 @@ pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: 
         // Only /finalize takes finalizers off a namespace's spec.
         restore(new, old, "spec");
     }
+    kinds::default(resource, new);
     let metadata = metadata_mut(new);
     let old_metadata = &old["metadata"];
     metadata.remove("selfLink");

@@ -5,13 +5,10 @@ use std::sync::Arc;
 
 use http::Extensions;
 
-/// The group of everybody whose identity is known.
-pub const AUTHENTICATED: &str = "system:authenticated";
-
 /// Who sends a request.
 ///
 /// A `User` travels with its request, as an extension: what accepts the request (the TLS listener, the
-/// in-process client) [attaches](User::attach) it once it is sure, as a member of [`AUTHENTICATED`], and the
+/// in-process client) [attaches](User::attach) it once it is sure, as a member of [`User::AUTHENTICATED`], and the
 /// server looks it up with [`User::of`]. A request without one is anonymous.
 ///
 /// ```
@@ -37,6 +34,9 @@ pub struct User {
 }
 
 impl User {
+    /// The group of everybody whose identity is known.
+    pub const AUTHENTICATED: &str = "system:authenticated";
+
     /// A user with a name and groups.
     pub fn new<G: Into<String>>(name: impl Into<String>, groups: impl IntoIterator<Item = G>) -> User {
         let groups = groups.into_iter().map(Into::into).collect();
@@ -48,11 +48,11 @@ impl User {
         User::new("kubernetes-admin", ["system:masters"])
     }
 
-    /// The same user as a member of [`AUTHENTICATED`]: what an authenticator adds once it is sure.
+    /// The same user as a member of [`User::AUTHENTICATED`]: what an authenticator adds once it is sure.
     #[must_use]
     pub fn authenticated(mut self) -> User {
-        if !self.groups.iter().any(|group| group == AUTHENTICATED) {
-            self.groups.push(AUTHENTICATED.to_owned());
+        if !self.groups.iter().any(|group| group == User::AUTHENTICATED) {
+            self.groups.push(User::AUTHENTICATED.to_owned());
         }
         self
     }
@@ -75,6 +75,6 @@ mod tests {
     #[test]
     fn an_authenticated_user_is_in_that_group_once() {
         let user = User::new("jane", ["developers"]).authenticated().authenticated();
-        assert_eq!(user.groups, ["developers", AUTHENTICATED]);
+        assert_eq!(user.groups, ["developers", User::AUTHENTICATED]);
     }
 }

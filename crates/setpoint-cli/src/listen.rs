@@ -124,7 +124,9 @@ mod tests {
         ] {
             assert_eq!(Listen::parse(text).unwrap().to_string(), expected);
         }
-        for text in ["", "6443", ":", "localhost", "::1:6443", ":65536", "[::1:6443", "https://localhost:6443"] {
+        for text in
+            ["", "6443", ":", "localhost", "::1:6443", ":65536", "[::1:6443", "https://localhost:6443"]
+        {
             let error = format!("{:#}", Listen::parse(text).unwrap_err());
             assert!(error.contains("HOST:PORT") && !error.contains('\n'), "{error}");
         }

@@ -118,7 +118,7 @@ impl Up {
              \x20 kubectl get namespaces\n\
              \n\
              ready in {} ms\n",
-            took.as_millis()
+            took.as_micros().div_ceil(1000)
         );
         // The server is of use also when nobody reads this.
         let _ = std::io::stdout().write_all(text.as_bytes());

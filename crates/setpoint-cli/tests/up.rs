@@ -3,11 +3,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::client::ConfigExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,8 +17,11 @@ use setpoint_apiserver::User;
 use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_env::Env;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// Anything that takes longer hangs.
 const HANG: Duration = Duration::from_secs(20);
@@ -181,7 +186,8 @@ async fn a_client_with_a_certificate_of_another_authority_is_refused() {
     config.auth_info.client_certificate = Some(certificate.display().to_string());
     config.auth_info.client_key = Some(key.display().to_string());
     let mallory = Client::try_from(config).unwrap();
-    assert!(Api::<Namespace>::all(mallory).list(&ListParams::default()).await.is_err());
+    let error = Api::<Namespace>::all(mallory).list(&ListParams::default()).await.unwrap_err();
+    assert!(matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_)), "{error:?}");
 }
 
 #[tokio::test]
@@ -205,6 +211,45 @@ async fn signals_stop_it_cleanly_also_while_a_watch_is_open() {
 }
 
 #[tokio::test]
+async fn a_second_signal_stops_it_at_once() {
+    let mut server = Server::start().await;
+    let client = server.client().await;
+    // A request that never comes to its end holds a clean stop up.
+    let _stuck = begin_a_request(&server).await;
+    let begun = async {
+        while !metrics(&client).await.contains(r#"inflight_requests{request_kind="mutating"} 1"#) {}
+    };
+    tokio::time::timeout(HANG, begun).await.unwrap();
+
+    server.signal(Signal::TERM);
+    let noticed = async {
+        while server.kubeconfig_path().exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(HANG, noticed).await.unwrap();
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code().await, Some(128 + Signal::TERM.as_raw()));
+}
+
+async fn metrics(client: &Client) -> String {
+    client.request_text(http::Request::get("/metrics").body(Vec::new()).unwrap()).await.unwrap()
+}
+
+/// Sends the first byte of a body.
+async fn begin_a_request(server: &Server) -> TlsStream<TcpStream> {
+    let config = Config::from_custom_kubeconfig(server.kubeconfig(), &KubeConfigOptions::default()).await;
+    let tls = TlsConnector::from(Arc::new(config.unwrap().rustls_client_config().unwrap()));
+    let stream = TcpStream::connect(server.address()).await.unwrap();
+    let mut stream = tls.connect("127.0.0.1".try_into().unwrap(), stream).await.unwrap();
+    let head = "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: localhost\r\n\
+        Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    stream
+}
+
+#[tokio::test]
 async fn a_kubeconfig_that_somebody_changed_stays() {
     let mut server = Server::start().await;
     let changed = std::fs::read_to_string(server.kubeconfig_path()).unwrap() + "# mine\n";
@@ -220,7 +265,10 @@ async fn a_port_in_use_is_an_error_that_leaves_the_first_server_alone() {
     let arguments = ["up", "--listen", &server.address()];
     let (code, stdout, stderr) = run(server.folder.path(), &arguments).await;
     assert_eq!((code, stdout.as_str()), (Some(1), ""));
-    assert_one_line(&stderr, "the port is in use; stop the other server or choose another port with --listen");
+    assert_one_line(
+        &stderr,
+        "the port is in use; stop the other server or choose another port with --listen",
+    );
     create_config_map(server.client().await, "still-there").await;
 }
 

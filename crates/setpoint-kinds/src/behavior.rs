@@ -13,8 +13,10 @@ use serde_json::Value;
 pub struct Behavior {
     /// When `metadata.generation` counts.
     pub generation: Generation,
-    /// Whether a create discards the status of the request, and an update keeps the stored one.
+    /// Whether a create discards the status of the request.
     pub resets_status: bool,
+    /// Whether an update of the object itself keeps the stored status; `/status` writes it.
+    pub keeps_status: bool,
     /// What names may look like.
     pub name: NameStyle,
     /// Whether a PUT to a name that does not exist creates the object.
@@ -116,6 +118,7 @@ impl Behavior {
     pub const DEFAULT: Self = Self {
         generation: Generation::Absent,
         resets_status: false,
+        keeps_status: false,
         name: NameStyle::DnsSubdomain,
         create_on_update: false,
         unconditional_update: true,
@@ -126,11 +129,11 @@ impl Behavior {
     };
 
     /// Counts spec changes and has a status that only `/status` writes.
-    const WORKLOAD: Self = Self { resets_status: true, ..Self::SPEC };
+    const WORKLOAD: Self = Self { resets_status: true, keeps_status: true, ..Self::SPEC };
     /// Counts spec changes.
     const SPEC: Self = Self { generation: Generation::Fields(&["spec"]), ..Self::DEFAULT };
     /// Has a status that only `/status` writes, and no generation.
-    const STATUS: Self = Self { resets_status: true, ..Self::DEFAULT };
+    const STATUS: Self = Self { resets_status: true, keeps_status: true, ..Self::DEFAULT };
     const RBAC: Self = Self { name: NameStyle::PathSegment, create_on_update: true, ..Self::DEFAULT };
     const EVENT: Self = Self {
         name: NameStyle::PathSegment,
@@ -240,7 +243,8 @@ fn core(plural: &str) -> Behavior {
         "endpoints" | "limitranges" => Behavior { create_on_update: true, ..Behavior::DEFAULT },
         "events" => Behavior { field_labels: CORE_EVENT, ..Behavior::EVENT },
         "namespaces" => Behavior { name: NameStyle::DnsLabel, field_labels: NAMESPACE, ..Behavior::STATUS },
-        "nodes" => Behavior { field_labels: NODE, ..Behavior::DEFAULT },
+        // A node may be created with its status: the kubelet does.
+        "nodes" => Behavior { keeps_status: true, field_labels: NODE, ..Behavior::DEFAULT },
         "persistentvolumes" | "persistentvolumeclaims" | "resourcequotas" => Behavior::STATUS,
         "pods" => Behavior { graceful_deletion: true, field_labels: POD, ..Behavior::WORKLOAD },
         "podtemplates" => Behavior { generation: Generation::Fields(&["template"]), ..Behavior::DEFAULT },
@@ -295,7 +299,7 @@ fn admission(plural: &str) -> Behavior {
     const POLICY: Behavior = Behavior::SPEC.conditional();
     match plural {
         "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" => Behavior::WEBHOOKS,
-        "validatingadmissionpolicies" => Behavior { resets_status: true, ..POLICY },
+        "validatingadmissionpolicies" => Behavior { resets_status: true, keeps_status: true, ..POLICY },
         _ => POLICY,
     }
 }
@@ -328,7 +332,7 @@ fn storage(plural: &str) -> Behavior {
     const CONDITIONAL: Behavior = Behavior::DEFAULT.conditional();
     match plural {
         "csidrivers" | "csistoragecapacities" => CONDITIONAL,
-        "csinodes" | "volumeattachments" => Behavior { resets_status: true, ..CONDITIONAL },
+        "csinodes" | "volumeattachments" => Behavior::STATUS.conditional(),
         _ => Behavior::DEFAULT,
     }
 }

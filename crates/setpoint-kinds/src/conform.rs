@@ -57,8 +57,7 @@ pub fn conform(ty: &Type, value: &mut Value, unknown: &mut Vec<UnknownField>) ->
     match value {
         Value::Object(map) => walk.object(ty, map),
         Value::Null => {
-            *value = Value::Object(Map::new());
-            zero::fill(ty, value.as_object_mut().expect("made above"));
+            *value = ty.zero();
             Ok(())
         }
         other => Err(Failure::mismatch(other, false, ty.go_type().to_owned())),
@@ -212,7 +211,7 @@ impl Walk<'_> {
                 for item in items {
                     match item {
                         Value::Object(map) => self.object(schema_type(), map)?,
-                        Value::Null => *item = Value::Object(Map::new()),
+                        Value::Null => *item = schema_type().zero(),
                         other => return Err(Failure::mismatch(other, false, schema_type().go_type().into())),
                     }
                 }

@@ -87,7 +87,7 @@ impl<'a> Parts<'a> {
                 // Numbers with more bits than this take a path without the shortcut.
                 let precision = 14 - self.whole.len() as i64 - i64::from(exponent) * 3 / 10;
                 let value: u64 = self.whole.parse().unwrap_or(0);
-                self.fraction.is_empty() && precision >= 0 && value % 8 != 0
+                self.fraction.is_empty() && precision >= 0 && !value.is_multiple_of(8)
             }
             Format::Decimal | Format::Exponent => {
                 let scale = i64::from(exponent) - self.fraction.len() as i64;
@@ -227,7 +227,7 @@ impl Amount {
             .fold(0_u64, |value, digit| value.saturating_mul(10).saturating_add(u64::from(digit)));
         let mut suffix = "";
         for larger in BINARY_SUFFIXES {
-            if value % 1024 != 0 {
+            if !value.is_multiple_of(1024) {
                 break;
             }
             value /= 1024;

@@ -1,6 +1,9 @@
 //! Struct types of the Kubernetes API and their fields.
 
+use serde_json::{Map, Value};
+
 use crate::table::table;
+use crate::zero;
 
 /// A struct type of the Kubernetes API, such as `core.v1.Pod`.
 #[derive(Debug)]
@@ -79,6 +82,18 @@ impl Type {
         format!("{prefix}.{}", self.name)
     }
 
+    /// What Go encodes for a struct of this type in which nobody set anything.
+    ///
+    /// ```
+    /// let status = setpoint_kinds::table().type_named("apps.v1.ReplicaSetStatus").unwrap();
+    /// assert_eq!(status.zero(), serde_json::json!({"replicas": 0}));
+    /// ```
+    pub fn zero(&self) -> Value {
+        let mut map = Map::new();
+        zero::fill(self, &mut map);
+        Value::Object(map)
+    }
+
     /// The name that Go prints for the type: `v1.Pod`.
     pub(crate) fn go_type(&self) -> &'static str {
         self.name.split_once('.').map_or(self.name, |(_, rest)| rest)
@@ -151,11 +166,6 @@ impl Field {
     /// Whether `patchStrategy` names this strategy.
     pub fn patches_by(&self, strategy: &str) -> bool {
         self.patch_strategy.split(',').any(|found| found == strategy)
-    }
-
-    /// The name that Go prints for the type of the field.
-    pub(crate) fn go_type(&self) -> String {
-        self.go.map_or_else(|| self.ty.go_type(), str::to_owned)
     }
 
     /// Whether the field is in the JSON even when nobody set it.

@@ -12,11 +12,7 @@ impl FieldType {
             Self::Bool | Self::SchemaOrBool => Value::Bool(false),
             Self::Int32 | Self::Int64 | Self::Float64 | Self::IntOrString => Value::from(0),
             Self::Quantity => Value::String("0".to_owned()),
-            Self::Struct(id) => {
-                let mut map = Map::new();
-                fill(id.get(), &mut map);
-                Value::Object(map)
-            }
+            Self::Struct(id) => id.get().zero(),
             Self::Bytes
             | Self::Time
             | Self::MicroTime

@@ -119,7 +119,8 @@ impl Faults {
     }
 
     /// The heal point: withdraws every rule and the swarm, and lets go what is held back. From here on the
-    /// world behaves, and a test may ask for liveness.
+    /// world behaves, and a test may ask for liveness. A delay that has begun still takes its time, and a
+    /// request that met [`Effect::Silence`] stays unanswered.
     pub fn heal(&self) {
         if let Some(swarm) = self.inner.swarm.lock().take() {
             swarm.released.send_replace(true);

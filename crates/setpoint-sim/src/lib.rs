@@ -1,14 +1,82 @@
-//! Test harness: an API server on virtual time with injected faults.
+//! A test harness for controllers: an API server in the test's own process, on virtual time, with faults
+//! injected between it and its clients, and the whole run repeatable from a seed.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::api::{Api, ObjectMeta, PostParams};
+//! use setpoint_sim::{Match, World};
+//!
+//! World::run(42, async |world| {
+//!     let metadata = ObjectMeta { name: Some("a".into()), ..Default::default() };
+//!     let map = ConfigMap { metadata, ..Default::default() };
+//!
+//!     // The response of the controller's first create gets lost on its way back.
+//!     world.faults().on(Match::create("configmaps").client("controller")).lose_response();
+//!
+//!     let maps: Api<ConfigMap> = Api::default_namespaced(world.client_named("controller"));
+//!     let error = maps.create(&PostParams::default(), &map).await.unwrap_err();
+//!     assert!(matches!(error, kube::Error::Service(_)), "as from a broken connection");
+//!
+//!     // The world's own hand goes around the faults: the object is there.
+//!     let direct: Api<ConfigMap> = Api::default_namespaced(world.direct());
+//!     assert!(direct.get_opt("a").await.unwrap().is_some());
+//!
+//!     // A failure report tells what happened, and a test cannot pass because its fault missed.
+//!     let told = "lost the response of POST configmaps/default/a after it was committed";
+//!     assert_eq!(world.faults().fired()[0].to_string(), told);
+//!     world.faults().assert_all_fired();
+//! });
+//! ```
+//!
+//! # The parts
+//! - [`World`]: the server, its time and seed, and clients. [`World::client_named`] goes through the faults,
+//!   [`World::direct`] around them.
+//! - [`Faults`]: by script (`faults.on(`[`Match`]`)` and an effect gives a [`Rule`]) or by seed ([`Swarm`]).
+//!   [`Faults::heal`] ends them all. It is a [`tower::Layer`] too, for any other server.
+//! - [`Trace`]: what passed between clients and server. [`check_determinism`] compares the traces of two runs.
+//!
+//! # The faults
+//! | fault | what it does |
+//! | --- | --- |
+//! | [`delay_request`](On::delay_request) | The request reaches the server later. |
+//! | [`delay_response`](On::delay_response) | The server acts at once, and its answer arrives later. |
+//! | [`refuse_connection`](On::refuse_connection) | The server never sees the request, and the client knows it. |
+//! | [`drop_request`](On::drop_request) | The server never sees the request, and the client cannot know it. |
+//! | [`refuse`](On::refuse) | 409, 410, 429 with Retry-After, 500 or 503 in the server's place. |
+//! | [`answer`](On::answer) | Any answer in the server's place, also one that no server gives. |
+//! | [`lose_response`](On::lose_response) | The server acts; then the connection breaks. |
+//! | [`time_out`](On::time_out) | The server acts; the client waits and gets a time-out. |
+//! | [`silence`](On::silence) | The server acts; the client never hears of it. |
+//! | [`cut_after_bytes`](On::cut_after_bytes) | An answer breaks off. |
+//! | [`cut_after_events`](On::cut_after_events) | A watch breaks between two events. |
+//! | [`cut_inside_event`](On::cut_inside_event) | A watch breaks in the middle of a line. |
+//! | [`end_after_events`](On::end_after_events) | A watch ends in good order. |
+//! | [`error_after_events`](On::error_after_events) | A watch ends with an ERROR event, such as 410. |
+//! | [`insert_after_events`](On::insert_after_events) | Bytes appear in a watch that the server did not send. |
+//! | [`delay_events`](On::delay_events) | The events of a watch arrive later. |
+//! | [`hold`](On::hold) | A watch is silent until it is released: the client's view is stale. |
+//! | [`World::restart_server`] | All watches and requests under way are reset; the state stays. |
+//! | [`World::stop_server`] | The same, and nobody can connect until the server is started. |
+//!
+//! No fault loses an event out of the middle of a watch: no legal server does that.
+//!
+//! # Repeatable runs
+//! Time, randomness and the order of tasks follow the seed as long as the code under test takes them from
+//! tokio's clock and from [`World::env`], iterates over ordered maps, and writes `biased` into its selects.
 
 mod connection_error;
+mod determinism;
 mod faults;
 mod hash;
 mod request;
 mod trace;
+mod world;
 
 pub use connection_error::ConnectionError;
+pub use determinism::{Nondeterminism, check_determinism};
 pub use faults::{
     Body, Effect, FaultKind, FaultLayer, FaultService, Faults, Fired, Match, On, Refusal, Rule, Swarm,
 };
 pub use request::{RequestInfo, Verb};
 pub use trace::{Entry, Trace, What};
+pub use world::{BURST, World};

@@ -33,10 +33,7 @@ pub enum Verb {
 impl Verb {
     /// Whether the request can change the server's state.
     pub fn is_write(self) -> bool {
-        matches!(
-            self,
-            Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection
-        )
+        matches!(self, Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection)
     }
 }
 
@@ -114,7 +111,11 @@ impl RequestInfo {
 
     /// The resource as kubectl spells it: `pods`, `deployments.apps`.
     pub fn group_resource(&self) -> String {
-        if self.group.is_empty() { self.resource.clone() } else { format!("{}.{}", self.resource, self.group) }
+        if self.group.is_empty() {
+            self.resource.clone()
+        } else {
+            format!("{}.{}", self.resource, self.group)
+        }
     }
 
     /// Reads the part of the path behind the version.
@@ -245,8 +246,18 @@ mod tests {
             ("GET", "/api/v1/namespaces", Verb::List, "GET namespaces"),
             ("GET", "/api/v1/namespaces/ns", Verb::Get, "GET namespaces/ns"),
             ("PUT", "/api/v1/namespaces/ns/finalize", Verb::Update, "PUT namespaces/ns/finalize"),
-            ("PATCH", "/apis/apps/v1/namespaces/ns/deployments/web/scale", Verb::Patch, "PATCH deployments.apps/ns/web/scale"),
-            ("DELETE", "/apis/apps/v1/namespaces/ns/deployments", Verb::DeleteCollection, "DELETE deployments.apps/ns"),
+            (
+                "PATCH",
+                "/apis/apps/v1/namespaces/ns/deployments/web/scale",
+                Verb::Patch,
+                "PATCH deployments.apps/ns/web/scale",
+            ),
+            (
+                "DELETE",
+                "/apis/apps/v1/namespaces/ns/deployments",
+                Verb::DeleteCollection,
+                "DELETE deployments.apps/ns",
+            ),
             ("GET", "/apis/apps/v1", Verb::NonResource, "GET /apis/apps/v1"),
             ("GET", "/healthz", Verb::NonResource, "GET /healthz"),
         ];

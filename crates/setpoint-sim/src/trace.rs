@@ -148,7 +148,11 @@ impl Entry {
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.at.as_secs_f64();
-        write!(f, "{seconds:10.6}s {} #{} {} {} ", self.client, self.number, self.request.method, self.request.path)?;
+        write!(
+            f,
+            "{seconds:10.6}s {} #{} {} {} ",
+            self.client, self.number, self.request.method, self.request.path
+        )?;
         match &self.what {
             What::Sent { body } => write!(f, "sent (body {body:016x})"),
             What::Fault(prose) => write!(f, "fault: {prose}"),

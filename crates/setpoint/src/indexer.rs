@@ -80,8 +80,12 @@ impl<T: Object> Default for Indexer<T> {
 impl<T: Object> Indexer<T> {
     /// An indexer over an empty store.
     pub fn new(store: impl Store<T> + 'static) -> Indexer<T> {
+        Indexer::from_box(Box::new(store))
+    }
+
+    pub(crate) fn from_box(store: Box<dyn Store<T>>) -> Indexer<T> {
         let inner = Inner {
-            store: Box::new(store),
+            store,
             namespaces: Buckets::new(),
             indices: BTreeMap::new(),
             watermarks: BTreeMap::new(),

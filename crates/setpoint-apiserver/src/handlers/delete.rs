@@ -18,7 +18,7 @@ use crate::response::Body;
 use crate::selection::Selection;
 use crate::server::Core;
 use crate::status::{Result, Status};
-use crate::storage::{Action, Change, CommitError, Expect, ListQuery, Record};
+use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, Record};
 use crate::strategy;
 
 const ORPHAN: &str = "orphan";
@@ -106,34 +106,51 @@ pub(super) async fn delete(
     for _ in 0..TRIES {
         let old = convert::to_served(resource, object::decode(&record.value, record.revision));
         check_preconditions(resource, &old, options)?;
-        let key = crate::storage::Key { collection: Arc::clone(resource.collection()), path: record.path.clone() };
-        let Some(marked) = mark(core, resource, &old, options) else {
+        let marked = mark(core, resource, &old, options);
+        let gone = strategy::may_vanish(&marked);
+        let written = if !gone && marked == old {
             // It is marked already, with no longer to live than this delete gives it.
-            return Ok((Payload::Stored(record), false));
+            Ok(Payload::Stored(record))
+        } else if gone && options.dry_run {
+            Ok(Payload::Object(old.clone()))
+        } else if gone {
+            remove(core, resource, &record, &old, marked).await
+        } else {
+            update::store(core, resource, &record, key_of(resource, &record), marked, &write).await?
         };
-        if !strategy::may_vanish(&marked) {
-            match update::store(core, resource, &record, key, marked, &write).await? {
-                Ok(payload) => return Ok((payload, false)),
-                Err(Some(newer)) => record = newer,
-                Err(None) => return Err(Status::not_found(resource.group_resource(), object::name(&old))),
-            }
-            continue;
-        }
-        if options.dry_run {
-            return Ok((Payload::Object(old), true));
-        }
-        let expect = Expect::Revision(record.revision);
-        let action = Action::Delete { value: record.value.clone() };
-        match core.storage.commit(Change { key, expect, action }).await {
-            Ok(deleted) => return Ok((Payload::Stored(deleted), true)),
-            Err(CommitError::Conflict { current: Some(newer) }) => record = newer,
-            Err(CommitError::Conflict { current: None }) => {
-                return Err(Status::not_found(resource.group_resource(), object::name(&old)));
-            }
+        match written {
+            Ok(payload) => return Ok((payload, gone)),
+            Err(Some(newer)) => record = newer,
+            Err(None) => return Err(Status::not_found(resource.group_resource(), object::name(&old))),
         }
     }
     let (_, name) = record.path.rsplit_once('/').unwrap_or(("", &record.path));
     Err(Status::modified(resource.group_resource(), name))
+}
+
+fn key_of(resource: &Resource, record: &Record) -> Key {
+    Key { collection: Arc::clone(resource.collection()), path: record.path.clone() }
+}
+
+/// Removes the record, or says what is there instead of it. Of a kind that ends gracefully the mark is seen
+/// first, even when the end comes at once.
+async fn remove(
+    core: &Core,
+    resource: &Resource,
+    record: &Arc<Record>,
+    old: &Value,
+    marked: Value,
+) -> Result<Payload, Option<Arc<Record>>> {
+    let commit = async |revision, action| {
+        let change = Change { key: key_of(resource, record), expect: Expect::Revision(revision), action };
+        core.storage.commit(change).await.map_err(|CommitError::Conflict { current }| current)
+    };
+    let (mut revision, mut value) = (record.revision, record.value.clone());
+    if resource.behavior().graceful_deletion && !object::is_being_deleted(old) {
+        value = object::encode(&convert::to_stored(resource, marked));
+        revision = commit(revision, Action::Put { value: value.clone(), expires: None }).await?.revision;
+    }
+    commit(revision, Action::Delete { value }).await.map(Payload::Stored)
 }
 
 fn check_preconditions(resource: &Resource, object: &Value, options: &DeleteOptions) -> Result<()> {
@@ -153,8 +170,8 @@ fn check_preconditions(resource: &Resource, object: &Value, options: &DeleteOpti
     Ok(())
 }
 
-/// The object as it is while it waits for its end. None: it waits already and this delete changes nothing.
-fn mark(core: &Core, resource: &Resource, old: &Value, options: &DeleteOptions) -> Option<Value> {
+/// The object as it is while it waits for its end: the same as before if it waits already.
+fn mark(core: &Core, resource: &Resource, old: &Value, options: &DeleteOptions) -> Value {
     let grace = grace_period(resource, old, options);
     let mut object = old.clone();
     set_finalizers(resource, &mut object, options.propagation);
@@ -168,7 +185,7 @@ fn mark(core: &Core, resource: &Resource, old: &Value, options: &DeleteOptions) 
         if (resource.group(), resource.plural()) == ("", "namespaces") {
             object["status"]["phase"] = "Terminating".into();
         }
-        return Some(object);
+        return object;
     }
     // A second delete can only shorten the time.
     let left = old["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
@@ -177,7 +194,7 @@ fn mark(core: &Core, resource: &Resource, old: &Value, options: &DeleteOptions) 
         metadata.insert("deletionTimestamp".into(), strategy::timestamp(end));
         metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
     }
-    (object != *old).then_some(object)
+    object
 }
 
 /// How long the object may take to end. Only pods that run somewhere take any time.

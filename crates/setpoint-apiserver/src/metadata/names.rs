@@ -2,7 +2,6 @@
 //! words; none means that the value is fine.
 
 const LABEL_1123: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
-const LABEL_1035: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_1123: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
@@ -16,8 +15,6 @@ pub(crate) enum NameRule {
     Subdomain,
     /// `my-app`
     Label,
-    /// `my-app`, first a letter: services.
-    Label1035,
     /// Whatever fits between two slashes: RBAC roles, `system:node`.
     PathSegment,
 }
@@ -28,7 +25,6 @@ impl NameRule {
         match self {
             NameRule::Subdomain => dns1123_subdomain(name),
             NameRule::Label => dns1123_label(name),
-            NameRule::Label1035 => dns1035_label(name),
             NameRule::PathSegment => path_segment(name),
         }
     }
@@ -83,23 +79,6 @@ fn subdomain(value: &str, unit: &str) -> Vec<String> {
              start and end with an alphanumeric character",
             SUBDOMAIN_1123,
             &["example.com"],
-        ));
-    }
-    problems
-}
-
-/// A DNS label as of RFC 1035: it starts with a letter.
-pub(crate) fn dns1035_label(value: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if value.len() > MAX_LABEL {
-        problems.push(too_long(MAX_LABEL, "characters"));
-    }
-    if !is_dns1123_label(value) || !value.starts_with(|c: char| c.is_ascii_lowercase()) {
-        problems.push(does_not_match(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
-             character, and end with an alphanumeric character",
-            LABEL_1035,
-            &["my-name", "abc-123"],
         ));
     }
     problems
@@ -230,7 +209,6 @@ mod tests {
         check(NameRule::Label.check("a.b"), &["must not contain dots"]);
         check(NameRule::Label.check("-a"), &[LABEL]);
         check(NameRule::Label.check(&"a".repeat(64)), &["must be no more than 63 characters"]);
-        assert!(NameRule::Label1035.check("1a")[0].starts_with("a DNS-1035 label must consist of"));
         check(NameRule::PathSegment.check("system:node é"), &[]);
         check(NameRule::PathSegment.check(".."), &["may not be '..'"]);
         check(NameRule::PathSegment.check("a/%"), &["may not contain '/'", "may not contain '%'"]);

@@ -7,7 +7,7 @@ use crate::body;
 use crate::status::{Result, Status};
 
 pub(super) fn apply(current: &Value, patch: &[u8]) -> Result<Patched> {
-    let decoded = body::parse_json(patch).map_err(|why| malformed(&why))?;
+    let decoded = body::parse_json(patch).map_err(|_| Status::bad_request("invalid JSON patch"))?;
     let strict_errors = decoded.strict_errors();
     let patch = match decoded.value {
         Value::Object(patch) => patch,
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_patch_must_be_an_object() {
         check_error(b"null", "Invalid JSON Patch");
-        check_error(b"{", "error decoding patch: unexpected end of JSON input");
+        check_error(b"{", "invalid JSON patch");
         check_error(
             b"[]",
             "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",

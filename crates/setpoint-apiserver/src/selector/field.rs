@@ -12,11 +12,11 @@ pub(crate) struct FieldSelector {
 
 /// One term: `field=value`, or `field!=value`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FieldTerm {
-    pub(crate) field: String,
-    pub(crate) value: String,
+struct FieldTerm {
+    field: String,
+    value: String,
     /// `true` for `=`, `false` for `!=`.
-    pub(crate) equal: bool,
+    equal: bool,
 }
 
 /// The fields that objects of a kind can be selected by.
@@ -38,7 +38,9 @@ impl FieldSelector {
             FieldTerm::parse(part)?
                 .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))
         });
-        let terms = parsed.collect::<Result<Vec<_>, String>>().map_err(Status::bad_request)?;
+        let mut terms = parsed.collect::<Result<Vec<_>, String>>().map_err(Status::bad_request)?;
+        // `=` alone selects everything.
+        terms.retain(|term| !(term.field.is_empty() && term.value.is_empty()));
         Ok(FieldSelector { terms })
     }
 
@@ -72,11 +74,6 @@ impl FieldSelector {
     /// Whether nothing is left out.
     pub(crate) fn is_everything(&self) -> bool {
         self.terms.is_empty()
-    }
-
-    /// The terms, sorted by their texts.
-    pub(crate) fn terms(&self) -> &[FieldTerm] {
-        &self.terms
     }
 
     /// The value that `field` must have, if there is exactly one such value.
@@ -166,7 +163,7 @@ mod tests {
     #[track_caller]
     fn check(selector: &str, expect: &[(&str, bool, &str)]) {
         let parsed = FieldSelector::parse(selector).unwrap();
-        let terms = parsed.terms().iter().map(|term| (term.field.as_str(), term.equal, term.value.as_str()));
+        let terms = parsed.terms.iter().map(|term| (term.field.as_str(), term.equal, term.value.as_str()));
         assert_eq!(terms.collect::<Vec<_>>(), expect, "{selector}");
     }
 
@@ -181,6 +178,7 @@ mod tests {
     fn terms_and_escapes() {
         check("", &[]);
         check(",,", &[]);
+        check("=,!=", &[]);
         check("a=b", &[("a", true, "b")]);
         check("a==b,c!=d", &[("a", true, "b"), ("c", false, "d")]);
         check("b=1,a=2", &[("a", true, "2"), ("b", true, "1")]);

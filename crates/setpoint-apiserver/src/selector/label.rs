@@ -14,16 +14,16 @@ pub(crate) struct LabelSelector {
 
 /// One requirement: a key, an operator and the values that belong to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Requirement {
-    pub(crate) key: String,
-    pub(crate) operator: Operator,
+struct Requirement {
+    key: String,
+    operator: Operator,
     /// Sorted and unique; one for `Gt` and `Lt`, none for `Exists` and `DoesNotExist`.
-    pub(crate) values: Vec<String>,
+    values: Vec<String>,
 }
 
 /// How the label's value relates to the requirement's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operator {
+enum Operator {
     /// `=`, `==` and `in`: the label exists and has one of the values.
     In,
     /// `!=` and `notin`: the label has none of the values; a missing label qualifies.
@@ -49,11 +49,6 @@ impl LabelSelector {
     /// Whether nothing is left out.
     pub(crate) fn is_everything(&self) -> bool {
         self.requirements.is_empty()
-    }
-
-    /// What is required, in the order of the text.
-    pub(crate) fn requirements(&self) -> &[Requirement] {
-        &self.requirements
     }
 }
 
@@ -158,7 +153,7 @@ impl<'a> Lexer<'a> {
     fn token(&mut self) -> Token<'a> {
         let rest = self.text[self.at..].trim_start_matches([' ', '\t', '\r', '\n']);
         self.at = self.text.len() - rest.len();
-        // A NUL ends a word and, where a token would begin, the whole selector: so does kube-apiserver's lexer.
+        // A NUL ends a token and, where one would begin, the whole selector: so does kube-apiserver's lexer.
         let (token, length) = match rest.as_bytes() {
             [] | [0, ..] => (Token::End, 0),
             [b'=', b'=', ..] => (Token::DoubleEquals, 2),
@@ -173,11 +168,11 @@ impl<'a> Lexer<'a> {
             _ => {
                 let end = rest.find(['=', '!', '(', ')', ',', '>', '<', ' ', '\t', '\r', '\n', '\0']);
                 let end = end.unwrap_or(rest.len());
-                let nul = usize::from(rest[end..].starts_with('\0'));
-                (Token::Word(&rest[..end]), end + nul)
+                (Token::Word(&rest[..end]), end)
             }
         };
-        self.at += length;
+        let nul = token != Token::End && rest[length..].starts_with('\0');
+        self.at += length + usize::from(nul);
         token
     }
 }

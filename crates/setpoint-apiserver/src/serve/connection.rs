@@ -34,6 +34,9 @@ const PLAIN_HTTP: &[u8] =
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
+/// What hyper needs at least.
+const MIN_HTTP1_BUFFER: usize = 8192;
+
 /// What a connection needs.
 #[derive(Clone)]
 pub(super) struct Connection<S> {
@@ -129,7 +132,7 @@ fn builder<E>(limits: &Limits, executor: E, is_http2: bool) -> auto::Builder<E> 
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
-        .max_buf_size(limits.head_size as usize);
+        .max_buf_size((limits.head_size as usize).max(MIN_HTTP1_BUFFER));
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -265,7 +265,10 @@ async fn a_client_certificate_tells_the_service_who_asks() {
     let jane = server.ca.issue_client(&User::new("jane", ["developers", "operators"])).unwrap();
     for version in VERSIONS {
         let mut client = server.client(Some(&jane), version).await.unwrap();
-        assert_eq!(client.get_text("/whoami").await.unwrap(), "jane developers,operators,system:authenticated");
+        assert_eq!(
+            client.get_text("/whoami").await.unwrap(),
+            "jane developers,operators,system:authenticated"
+        );
         let mut client = server.client(None, version).await.unwrap();
         assert_eq!(client.get_text("/whoami").await.unwrap(), "nobody");
     }

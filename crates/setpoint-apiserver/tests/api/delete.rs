@@ -159,3 +159,16 @@ async fn events_expire_after_an_hour() {
     tokio::time::sleep(Duration::from_secs(2 * 60)).await;
     assert_eq!(api.get(&format!("{events}/e")).await.code, 404);
 }
+
+#[tokio::test]
+async fn a_pod_is_seen_to_end_even_when_it_ends_at_once() {
+    let api = Api::new();
+    api.post(PODS, &pod("web")).await.ok();
+    let mut watch = api.watch(&format!("{PODS}?watch=true")).await;
+    assert_eq!(watch.line().await, "ADDED web");
+    api.delete(&format!("{PODS}/web"), &Value::Null).await.ok();
+    let marked = watch.next().await.unwrap();
+    assert_eq!(marked["type"], "MODIFIED");
+    assert_eq!(marked["object"]["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(watch.line().await, "DELETED web");
+}

@@ -74,7 +74,7 @@ async fn bad_patches_are_refused() {
         ("application/merge-patch+json", "{", 400),
         ("application/merge-patch+json", "[]", 400),
         ("application/json-patch+json", "{}", 400),
-        ("application/json-patch+json", r#"[{"op":"frob","path":"/a"}]"#, 400),
+        ("application/json-patch+json", r#"[{"op":"frob","path":"/a"}]"#, 422),
         ("application/json-patch+json", r#"[{"op":"remove","path":"/data/none"}]"#, 422),
         ("application/json", "{}", 415),
         ("text/plain", "x", 415),
@@ -86,6 +86,7 @@ async fn bad_patches_are_refused() {
     let missing = api.merge(&format!("{MAPS}/none"), &json!({})).await;
     assert_eq!(missing.reason(), "NotFound");
     let wrong = api.merge(&path, &json!({"data": 5})).await;
-    assert_eq!((wrong.code, wrong.reason()), (400, "BadRequest"), "{}", wrong.body);
+    assert_eq!((wrong.code, wrong.reason()), (422, "Invalid"), "{}", wrong.body);
+    assert_eq!(wrong.body["details"]["causes"][0]["field"], "patch");
     assert_eq!(api.get(&path).await.ok()["data"]["key"], "x");
 }

@@ -99,8 +99,8 @@ impl Failure {
         self
     }
 
-    pub(super) fn finish(self: Box<Self>) -> TypeError {
-        let Self { cause, inside, mut fields, mut path } = *self;
+    pub(super) fn finish(self) -> TypeError {
+        let Self { cause, inside, mut fields, mut path } = self;
         fields.reverse();
         path.reverse();
         let path = path.concat();

@@ -48,9 +48,11 @@ fn fields(ty: &Type, message: &[u8], map: &mut Map<String, Value>, depth: usize)
             Some(Slot::Field(at)) => {
                 let field = &ty.fields[usize::from(at)];
                 let at = At { ty, field: field.name, depth };
-                let previous = map.remove(field.name);
+                let previous = if accumulates(&field.ty) { map.remove(field.name) } else { None };
                 let value = at.field(&field.ty, previous, &mut reader, wire)?;
-                if !field.omits(&value) {
+                if field.omits(&value) {
+                    map.remove(field.name);
+                } else {
                     map.insert(field.name.to_owned(), value);
                 }
             }
@@ -136,7 +138,13 @@ impl At<'_> {
                 _ => reader.skip(wire)?,
             }
         }
-        Ok((key, value.unwrap_or_else(|| item.zero())))
+        // Go leaves out the value of an entry only when it is nil, and reads it back as empty.
+        let value = value.unwrap_or_else(|| match item {
+            FieldType::Bytes => Value::String(String::new()),
+            FieldType::WrappedList(_) => Value::Array(Vec::new()),
+            other => other.zero(),
+        });
+        Ok((key, value))
     }
 
     fn value(self, ty: &FieldType, reader: &mut Reader<'_>, wire: u8) -> Result<Value, DecodeError> {
@@ -190,15 +198,15 @@ impl At<'_> {
                 Value::Object(map)
             }
             FieldType::WrappedList(item) => {
-                let mut list = None;
+                let mut list = Vec::new();
                 let mut reader = Reader::new(bytes);
                 while let Some((number, wire)) = reader.tag()? {
                     match number {
-                        1 => list.get_or_insert_with(Vec::new).push(self.value(item, &mut reader, wire)?),
+                        1 => list.push(self.value(item, &mut reader, wire)?),
                         _ => reader.skip(wire)?,
                     }
                 }
-                list.map_or(Value::Null, Value::Array)
+                Value::Array(list)
             }
             // The remaining types are numbers, or lists and maps within lists and maps, which the
             // API does not have.
@@ -211,7 +219,7 @@ impl At<'_> {
     }
 
     /// The bytes of one field of a small message.
-    fn inner<'a>(self, message: &'a [u8], wanted: u32) -> Result<Option<&'a [u8]>, DecodeError> {
+    fn inner(self, message: &[u8], wanted: u32) -> Result<Option<&[u8]>, DecodeError> {
         let mut found = None;
         let mut reader = Reader::new(message);
         while let Some((number, wire)) = reader.tag()? {
@@ -297,6 +305,11 @@ impl At<'_> {
 
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether a field that occurs again adds to what is there.
+fn accumulates(ty: &FieldType) -> bool {
+    matches!(ty, FieldType::List(_) | FieldType::Map(_) | FieldType::Struct(_))
 }
 
 fn is_packable(ty: &FieldType) -> bool {

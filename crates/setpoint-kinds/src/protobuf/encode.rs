@@ -79,31 +79,33 @@ impl At<'_> {
 
     fn field(self, value: Option<&Value>, writer: &mut Writer) -> Result<(), EncodeError> {
         let number = self.field.number;
-        match (&self.field.ty, value) {
-            // A null that the conformed object still has is a pointer to a zero time or schema; the
-            // pointer itself is not null unless Go would omit it.
-            (_, None) | (FieldType::List(_) | FieldType::Map(_) | FieldType::Bytes, Some(Value::Null))
-                if self.field.pointer || !self.always_written() =>
-            {
-                Ok(())
-            }
-            (_, Some(Value::Null)) if self.field.pointer && !self.field.omit_empty => Ok(()),
-            (FieldType::List(item), Some(Value::Array(items))) => {
+        match (&self.field.ty, value.unwrap_or(&Value::Null)) {
+            (_, Value::Null) if !self.writes_null(value.is_some()) => Ok(()),
+            (FieldType::List(item), Value::Array(items)) => {
                 items.iter().try_for_each(|value| self.value(item, number, value, writer))
             }
-            (FieldType::Map(item), Some(Value::Object(map))) => map.iter().try_for_each(|(key, value)| {
+            (FieldType::Map(item), Value::Object(map)) => map.iter().try_for_each(|(key, value)| {
                 writer.message(number, |writer| {
                     writer.bytes(1, key.as_bytes());
-                    self.value(item, 2, value, writer)
+                    match (&**item, value) {
+                        (FieldType::Bytes, Value::Null) => Ok(()),
+                        _ => self.value(item, 2, value, writer),
+                    }
                 })
             }),
-            (ty, value) => self.value(ty, number, value.unwrap_or(&Value::Null), writer),
+            (ty, value) => self.value(ty, number, value, writer),
         }
     }
 
-    /// Go writes every field that is no pointer, list, map or byte slice, zero or not.
-    fn always_written(self) -> bool {
-        !matches!(self.field.ty, FieldType::List(_) | FieldType::Map(_) | FieldType::Bytes)
+    /// Whether Go writes a field that is null or absent. It writes the zero value of what is no
+    /// pointer, list, map or byte slice; a null behind a pointer that omits null is the JSON of
+    /// something that is there, such as a zero time.
+    fn writes_null(self, present: bool) -> bool {
+        let nil = matches!(
+            self.field.ty,
+            FieldType::List(_) | FieldType::WrappedList(_) | FieldType::Map(_) | FieldType::Bytes
+        );
+        if self.field.pointer { present && self.field.omit_empty } else { !nil }
     }
 
     /// Writes one value; null stands for Go's zero value.

@@ -54,7 +54,8 @@ pub(super) fn parse(text: &'static str) -> Table {
     for (resource, found) in table.resources.iter_mut().zip(subresources) {
         resource.subresources = found.into();
     }
-    table.types = (0..declared.len()).map(|index| finish(index, &declared)).collect();
+    let inherited: Vec<Vec<Field>> = declared.iter().map(|of| inherited(of, &declared, "")).collect();
+    table.types = declared.into_iter().zip(inherited).map(|(of, inherited)| finish(of, inherited)).collect();
     table
 }
 
@@ -129,34 +130,45 @@ fn set_attribute(field: &mut Field, word: &'static str) {
     }
 }
 
-/// Flattens the embedded structs into the fields, and indexes them.
-fn finish(index: usize, declared: &[Declared]) -> Type {
-    let of = &declared[index];
-    let mut fields = Vec::with_capacity(of.fields.len());
-    flatten(index, declared, "", &mut fields);
-    fields.sort_by_key(|field: &Field| field.name);
+/// The fields that a struct has from the structs that it embeds.
+fn inherited(of: &Declared, declared: &[Declared], through: &'static str) -> Vec<Field> {
+    let mut fields = Vec::new();
+    for embedded in &of.embedded {
+        let through = match (through, embedded.name) {
+            ("", name) => name,
+            ("RuleWithOperations", "Rule") => "RuleWithOperations.Rule",
+            (outer, name) => panic!("give the path {outer}.{name} a literal here"),
+        };
+        let inner = &declared[usize::from(embedded.ty.0)];
+        fields.extend(inner.fields.iter().map(|field| Field { through, ..field.clone() }));
+        fields.extend(inherited(inner, declared, through));
+    }
+    fields
+}
+
+/// Joins the fields of a struct with those that it inherits, and indexes them.
+fn finish(of: Declared, inherited: Vec<Field>) -> Type {
+    let own: Vec<(u32, &str)> =
+        of.fields.iter().filter(|field| field.number > 0).map(|field| (field.number, field.name)).collect();
+    let mut fields = of.fields;
+    fields.extend(inherited);
+    fields.sort_unstable_by_key(|field| field.name);
     assert!(fields.is_sorted_by(|a, b| a.name < b.name), "the fields of {} have names of their own", of.name);
-    let position = |name: &str| fields.binary_search_by_key(&name, |field| field.name).expect("flattened");
-    let mut numbers: Vec<(u32, Slot)> = of
-        .fields
+    let position = |name: &str| fields.binary_search_by_key(&name, |field| field.name).expect("joined");
+    let embedded = (0..).zip(&of.embedded).filter(|(_, embedded)| embedded.number > 0);
+    let mut numbers: Vec<(u32, Slot)> = own
         .iter()
-        .filter(|field| field.number > 0)
-        .map(|field| (field.number, Slot::Field(short(position(field.name)))))
-        .chain(
-            (0..)
-                .zip(&of.embedded)
-                .filter(|(_, embedded)| embedded.number > 0)
-                .map(|(at, embedded)| (embedded.number, Slot::Embedded(at))),
-        )
+        .map(|(number, name)| (*number, Slot::Field(short(position(name)))))
+        .chain(embedded.map(|(at, embedded)| (embedded.number, Slot::Embedded(at))))
         .collect();
-    numbers.sort_by_key(|(number, _)| *number);
+    numbers.sort_unstable_by_key(|(number, _)| *number);
     let always = (0..).zip(&fields).filter(|(_, field)| field.always()).map(|(at, _)| at).collect();
     let mut ty = Type {
         name: of.name,
         map_type: None,
         unions: None,
         fields: fields.into(),
-        embedded: of.embedded.as_slice().into(),
+        embedded: of.embedded.into(),
         numbers: numbers.into(),
         always,
     };
@@ -168,20 +180,6 @@ fn finish(index: usize, declared: &[Declared]) -> Type {
         }
     }
     ty
-}
-
-fn flatten(index: usize, declared: &[Declared], through: &'static str, into: &mut Vec<Field>) {
-    for field in &declared[index].fields {
-        into.push(Field { through, ..field.clone() });
-    }
-    for embedded in &declared[index].embedded {
-        let path = match (through, embedded.name) {
-            ("", name) => name,
-            ("RuleWithOperations", "Rule") => "RuleWithOperations.Rule",
-            (outer, name) => panic!("give the path {outer}.{name} a literal here"),
-        };
-        flatten(usize::from(embedded.ty.0), declared, path, into);
-    }
 }
 
 fn group(words: &mut Words) -> Group {

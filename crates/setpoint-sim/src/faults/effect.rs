@@ -133,7 +133,9 @@ impl FaultKind {
             FaultKind::Conflict => matches!(request.verb, Verb::Update | Verb::Patch | Verb::Delete),
             FaultKind::Expired if watch => resumes(request),
             FaultKind::Expired => request.verb == Verb::List && request.query("continue").is_some(),
-            FaultKind::CutWatch | FaultKind::EndWatch | FaultKind::ExpireWatch | FaultKind::DelayEvents => watch,
+            FaultKind::CutWatch | FaultKind::EndWatch | FaultKind::ExpireWatch | FaultKind::DelayEvents => {
+                watch
+            }
         }
     }
 }

@@ -45,15 +45,8 @@ impl Observer {
             self.recorder.record(&self.call, What::Watching);
         }
         let status = parts.status.as_u16();
-        let reading = Reading {
-            observer: self,
-            body,
-            status,
-            watch,
-            hash: Fnv::default(),
-            bytes: 0,
-            kept: Vec::new(),
-        };
+        let reading =
+            Reading { observer: self, body, status, watch, hash: Fnv::default(), bytes: 0, kept: Vec::new() };
         let frames = stream::unfold(Some(reading), |reading| async {
             let mut reading = reading?;
             let frame = reading.next().await?;

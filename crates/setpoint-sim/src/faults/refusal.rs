@@ -83,8 +83,7 @@ impl Refusal {
 
     fn status(self, request: &RequestInfo) -> Value {
         let mut details = json!({});
-        for (key, value) in
-            [("name", &request.name), ("group", &request.group), ("kind", &request.resource)]
+        for (key, value) in [("name", &request.name), ("group", &request.group), ("kind", &request.resource)]
         {
             if !value.is_empty() {
                 details[key] = json!(value);

@@ -105,7 +105,8 @@ impl Rule {
         let limit = self.state.limit.load(Ordering::Relaxed);
         let wanted = if limit == u64::MAX { 1 } else { limit };
         let fired = self.fired();
-        (fired < wanted).then(|| format!("{self}: fired {fired} of {wanted} times, met {} requests", self.met()))
+        (fired < wanted)
+            .then(|| format!("{self}: fired {fired} of {wanted} times, met {} requests", self.met()))
     }
 
     fn met(&self) -> u64 {

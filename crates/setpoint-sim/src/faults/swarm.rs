@@ -105,7 +105,8 @@ impl Swarm {
             FaultKind::Expired => Effect::Refuse(Refusal::Expired),
             FaultKind::LoseResponse => Effect::LoseResponse,
             FaultKind::TimeOut => Effect::TimeOut(time),
-            FaultKind::CutResponse => Effect::CutAfterBytes(dice % 512),
+            // Half of the cuts within 64 bytes, some after thousands: small answers are to be hit too.
+            FaultKind::CutResponse => Effect::CutAfterBytes(dice % (1 << (mix(dice, 3) % 13))),
             FaultKind::CutWatch if unit(mix(dice, 2)) < 0.5 => Effect::CutInsideEvent(events),
             FaultKind::CutWatch => Effect::CutAfterEvents(events),
             FaultKind::EndWatch => Effect::EndAfterEvents(events),

@@ -2,7 +2,9 @@
 
 #![allow(missing_docs)] // rustdoc does not read tests
 
+mod determinism;
 mod requests;
 mod scripted;
 mod seeded;
 mod watches;
+mod world;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::scripted::{Scripted, config_map};
 
 /// The operating system's error below a failed request.
-pub fn io_kind(error: &Error) -> ErrorKind {
+pub(crate) fn io_kind(error: &Error) -> ErrorKind {
     assert!(matches!(error, Error::Service(_)), "{error:?}");
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -44,7 +44,10 @@ async fn a_delayed_request_reaches_the_server_late() {
     assert!(server.committed().is_empty());
     create.await.unwrap();
     assert_eq!(server.committed().len(), 1);
-    assert_eq!(faults.fired()[0].to_string(), "delayed POST configmaps/default/a by 2s on its way to the server");
+    assert_eq!(
+        faults.fired()[0].to_string(),
+        "delayed POST configmaps/default/a by 2s on its way to the server"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,7 +254,12 @@ async fn the_trace_tells_requests_and_answers_with_their_versions() {
     let trace = faults.trace();
     let [sent, answered] = trace.entries() else { panic!("{trace}") };
     assert!(matches!(sent.what, What::Sent { .. }));
-    assert_eq!((&*sent.client, sent.number, sent.request.path.as_str()), ("client", 1, "/api/v1/namespaces/default/configmaps?"));
-    let What::Answered { status: 200, resource_version: Some(version), .. } = &answered.what else { panic!("{trace}") };
+    assert_eq!(
+        (&*sent.client, sent.number, sent.request.path.as_str()),
+        ("client", 1, "/api/v1/namespaces/default/configmaps?")
+    );
+    let What::Answered { status: 200, resource_version: Some(version), .. } = &answered.what else {
+        panic!("{trace}")
+    };
     assert_eq!(version, "7");
 }

@@ -21,7 +21,7 @@ use tower::{Layer, Service};
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 #[derive(Clone, Default)]
-pub struct Scripted {
+pub(crate) struct Scripted {
     state: Arc<Mutex<State>>,
 }
 
@@ -33,54 +33,54 @@ struct State {
 
 impl Scripted {
     /// A server, the faults before it, and a client called `client` that goes through them.
-    pub fn start() -> (Scripted, Faults, Api<ConfigMap>) {
+    pub(crate) fn start() -> (Scripted, Faults, Api<ConfigMap>) {
         Scripted::seeded(0)
     }
 
-    pub fn seeded(seed: u64) -> (Scripted, Faults, Api<ConfigMap>) {
+    pub(crate) fn seeded(seed: u64) -> (Scripted, Faults, Api<ConfigMap>) {
         let server = Scripted::default();
         let faults = Faults::new(Env::seeded(seed), seed);
         let api = server.client(&faults, "client");
         (server, faults, api)
     }
 
-    pub fn client(&self, faults: &Faults, name: &str) -> Api<ConfigMap> {
+    pub(crate) fn client(&self, faults: &Faults, name: &str) -> Api<ConfigMap> {
         Api::default_namespaced(Client::new(faults.layer(name).layer(self.clone()), "default"))
     }
 
     /// What has reached the server, without reads.
-    pub fn committed(&self) -> Vec<String> {
+    pub(crate) fn committed(&self) -> Vec<String> {
         self.state.lock().committed.clone()
     }
 
     /// Sends bytes into every open watch.
-    pub fn send(&self, bytes: &str) {
+    pub(crate) fn send(&self, bytes: &str) {
         let bytes = Bytes::from(bytes.to_owned());
         self.state.lock().watches.retain(|watch| watch.unbounded_send(bytes.clone()).is_ok());
     }
 
     /// Sends the event that the ConfigMap `name` has changed.
-    pub fn event(&self, name: &str) {
+    pub(crate) fn event(&self, name: &str) {
         self.send(&line(name));
     }
 
     /// Ends every open watch.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.state.lock().watches.clear();
     }
 }
 
-pub fn object(name: &str) -> String {
+pub(crate) fn object(name: &str) -> String {
     format!(
         r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"default","resourceVersion":"7"}}}}"#
     )
 }
 
-pub fn line(name: &str) -> String {
+pub(crate) fn line(name: &str) -> String {
     format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", object(name))
 }
 
-pub fn config_map(name: &str) -> ConfigMap {
+pub(crate) fn config_map(name: &str) -> ConfigMap {
     serde_json::from_str(&object(name)).unwrap()
 }
 

@@ -33,7 +33,19 @@ async fn a_seed_repeats_its_faults_and_another_seed_has_others() {
 async fn every_kind_for_requests_fires_sooner_or_later() {
     let (fired, _) = run(3, Swarm::every(0.1)).await;
     let prose = fired.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-    for word in ["delayed POST", "delayed the response", "refused", "dropped", "409", "429", "500", "503", "lost", "timed out", "cut"] {
+    for word in [
+        "delayed POST",
+        "delayed the response",
+        "refused",
+        "dropped",
+        "409",
+        "429",
+        "500",
+        "503",
+        "lost",
+        "timed out",
+        "cut",
+    ] {
         assert!(prose.contains(word), "no {word:?} in\n{prose}");
     }
     assert!(!prose.contains("POST configmaps/default/a with 409"), "a server has no such conflict:\n{prose}");

@@ -77,7 +77,7 @@ impl ListScanner {
                 }
                 State::Members => {
                     self.skip_space();
-                    match self.buffer.first() {
+                    match self.buffer.first().copied() {
                         None => return Ok(Found::NeedsMore),
                         Some(b',') => self.buffer.advance(1),
                         Some(b'}') => self.step(1, State::End),
@@ -214,7 +214,8 @@ mod tests {
 
             let (items, envelope) = scan(SORTED, size).unwrap();
             prop_assert_eq!(items, [r#"{"a":1}"#]);
-            prop_assert_eq!(envelope.unwrap().metadata.resource_version.as_deref(), Some("3"));
+            let envelope = envelope.unwrap();
+            prop_assert_eq!(envelope.metadata.resource_version.as_deref(), Some("3"));
         }
 
         #[test]

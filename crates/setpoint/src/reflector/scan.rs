@@ -194,7 +194,7 @@ mod tests {
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
-            any::<f32>().prop_map(Value::from),
+            any::<i16>().prop_map(|n| Value::from(f64::from(n) / 16.0)),
             text.prop_map(Value::from),
         ];
         leaf.prop_recursive(4, 40, 5, move |inner| {

@@ -1,0 +1,173 @@
+//! The text that Prometheus reads: a HELP and a TYPE line a metric, then one line a series.
+
+use std::fmt::{Display, Write};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{BUCKETS, CODES, Labels, NAMES, Place, Series, Shared, process};
+use crate::storage::Stats;
+
+pub(super) fn text(shared: &Shared, storage: &Stats) -> String {
+    let mut page = Page(String::with_capacity(16 * 1024));
+    let places: Vec<(Labels, &Place)> = NAMES.places.iter().copied().zip(&shared.places).collect();
+    requests(&mut page, &places);
+    latencies(&mut page, &places);
+    in_flight(&mut page, shared);
+    watches(&mut page, shared);
+    stored(&mut page, storage);
+    figures(&mut page, shared, storage);
+    page.0
+}
+
+fn requests(page: &mut Page, places: &[(Labels, &Place)]) {
+    page.metric(
+        "apiserver_request_total",
+        "counter",
+        "Requests by what they ask for and how they were answered.",
+    );
+    for (labels, request, series) in counted(places) {
+        for (code, count) in CODES.iter().zip(&series.codes) {
+            let count = count.load(Relaxed);
+            if count > 0 {
+                let code = code.to_string();
+                let labels = with(&[("code", code.as_str())], &all(&labels, &request));
+                page.line("apiserver_request_total", &labels, count);
+            }
+        }
+    }
+}
+
+fn latencies(page: &mut Page, places: &[(Labels, &Place)]) {
+    let name = "apiserver_request_duration_seconds";
+    page.metric(name, "histogram", "How long it took until the answer was ready, in seconds.");
+    for (labels, request, series) in counted(places) {
+        let labels = all(&labels, &request);
+        let mut count = 0;
+        let bounds = BUCKETS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+        for (bound, bucket) in bounds.zip(&series.buckets) {
+            count += bucket.load(Relaxed);
+            page.line(&format!("{name}_bucket"), &with(&labels, &[("le", bound.as_str())]), count);
+        }
+        #[allow(clippy::cast_precision_loss)]
+        let seconds = series.nanoseconds.load(Relaxed) as f64 / 1e9;
+        page.line(&format!("{name}_sum"), &labels, seconds);
+        page.line(&format!("{name}_count"), &labels, count);
+    }
+}
+
+fn in_flight(page: &mut Page, shared: &Shared) {
+    let name = "apiserver_current_inflight_requests";
+    page.metric(name, "gauge", "Requests that are being answered now, without watches.");
+    page.line(name, &[("request_kind", "mutating")], shared.mutating.load(Relaxed));
+    page.line(name, &[("request_kind", "readOnly")], shared.reading.load(Relaxed));
+}
+
+fn watches(page: &mut Page, shared: &Shared) {
+    let mut watches: Vec<_> = NAMES.watches.iter().zip(&shared.watches).collect();
+    // A resource that was never watched has nothing to tell.
+    watches.retain(|(_, counts)| counts.running.load(Relaxed) > 0 || counts.events.load(Relaxed) > 0);
+    let name = "apiserver_longrunning_requests";
+    page.metric(name, "gauge", "Watches that are running now.");
+    for ((group, version, resource), counts) in &watches {
+        let labels = all(&(group, version, resource, ""), &["WATCH", "", ""]);
+        let labels: Vec<_> = labels.into_iter().filter(|(name, _)| *name != "dry_run").collect();
+        page.line(name, &labels, counts.running.load(Relaxed));
+    }
+    let name = "apiserver_watch_events_total";
+    page.metric(name, "counter", "Events that were sent to watches.");
+    for ((group, version, resource), counts) in &watches {
+        let labels = [("group", *group), ("resource", *resource), ("version", *version)];
+        page.line(name, &labels, counts.events.load(Relaxed));
+    }
+}
+
+fn stored(page: &mut Page, storage: &Stats) {
+    let objects = || {
+        storage.records.iter().map(|(collection, count)| {
+            let (group, resource) = collection.split_once('/').unwrap_or(("core", collection));
+            (if group == "core" { "" } else { group }, resource, count)
+        })
+    };
+    let name = "apiserver_resource_objects";
+    page.metric(name, "gauge", "Stored objects by resource.");
+    for (group, resource, count) in objects() {
+        page.line(name, &[("group", group), ("resource", resource)], count);
+    }
+    let name = "apiserver_storage_objects";
+    page.metric(name, "gauge", "Stored objects by resource; the older name of apiserver_resource_objects.");
+    for (group, resource, count) in objects() {
+        let dot = if group.is_empty() { "" } else { "." };
+        page.line(name, &[("resource", &format!("{resource}{dot}{group}"))], count);
+    }
+}
+
+fn figures(page: &mut Page, shared: &Shared, storage: &Stats) {
+    let mut figure = |name: &str, kind: &str, help: &str, value: &dyn Display| {
+        page.metric(name, kind, help);
+        page.line(name, &[], value);
+    };
+    figure("setpoint_storage_revision", "gauge", "The newest revision of the store.", &storage.revision);
+    let help = "Events that watches can still go back to.";
+    figure("setpoint_storage_history_events", "gauge", help, &storage.history_events);
+    let help = "Bytes that these events take.";
+    figure("setpoint_storage_history_bytes", "gauge", help, &storage.history_bytes);
+    figure("process_start_time_seconds", "gauge", "When the server started, since 1970.", &shared.started);
+    let usage = process::usage();
+    if let Some(bytes) = usage.resident_bytes {
+        figure("process_resident_memory_bytes", "gauge", "Memory that is resident.", &bytes);
+    }
+    if let Some(seconds) = usage.cpu_seconds {
+        figure("process_cpu_seconds_total", "counter", "CPU time, user and system.", &seconds);
+    }
+    if let Some(files) = usage.open_files {
+        figure("process_open_fds", "gauge", "Open file descriptors.", &files);
+    }
+}
+
+type Label<'a> = (&'a str, &'a str);
+
+fn counted<'a>(
+    places: &'a [(Labels, &'a Place)],
+) -> impl Iterator<Item = (Labels, [&'static str; 3], &'a Series)> {
+    let each =
+        |(labels, place): &'a (Labels, &'a Place)| place.counted().map(|(request, s)| (*labels, request, s));
+    places.iter().flat_map(each)
+}
+
+/// The labels of a request, in alphabetical order as Go's library writes them.
+fn all<'a>(labels: &(&'a str, &'a str, &'a str, &'a str), request: &[&'a str; 3]) -> Vec<Label<'a>> {
+    let (group, version, resource, subresource) = *labels;
+    let [verb, scope, dry_run] = *request;
+    vec![
+        ("component", "apiserver"),
+        ("dry_run", dry_run),
+        ("group", group),
+        ("resource", resource),
+        ("scope", scope),
+        ("subresource", subresource),
+        ("verb", verb),
+        ("version", version),
+    ]
+}
+
+fn with<'a>(first: &[Label<'a>], then: &[Label<'a>]) -> Vec<Label<'a>> {
+    [first, then].concat()
+}
+
+struct Page(String);
+
+impl Page {
+    fn metric(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn line(&mut self, name: &str, labels: &[Label<'_>], value: impl Display) {
+        self.0.push_str(name);
+        for (i, (label, value)) in labels.iter().enumerate() {
+            // The values are names from the table of kinds: nothing in them needs escaping.
+            let before = if i == 0 { '{' } else { ',' };
+            let _ = write!(self.0, "{before}{label}=\"{value}\"");
+        }
+        let after = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{after} {value}");
+    }
+}

@@ -1,0 +1,203 @@
+//! OpenAPI v3: one document a group-version, from the table of kinds.
+//!
+//! kubectl reads it before it writes: it looks for the `fieldValidation` parameter of a kind's PATCH, and for
+//! how lists are merged. The documents hold just that, the schemas and one PATCH for each path.
+
+mod schema;
+
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+use std::sync::LazyLock;
+
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use serde_json::{Map, Value, json};
+use setpoint_kinds::{Resource, table};
+
+use crate::options::Query;
+use crate::response::{Body, respond as response};
+use crate::status::{Result, Status};
+
+/// The documents by path (`apis/apps/v1`), each with the hash of its content. The texts are made again when
+/// they are asked for: clients keep them, the server need not.
+static HASHES: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
+    let groups = table().groups().iter();
+    let versions = groups.flat_map(|group| group.versions.iter().map(|version| (group.name, *version)));
+    versions.map(|(group, version)| (path_of(group, version), hash(&document(group, version)))).collect()
+});
+
+/// Answers `/openapi/v3` and what is below it.
+pub(crate) fn respond(segments: &[&str], query: &Query, headers: &HeaderMap) -> Result<Response<Body>> {
+    match segments {
+        ["openapi", "v2"] => Ok(respond_v2(headers)),
+        ["openapi", "v3"] => Ok(response(StatusCode::OK, "application/json", index().to_string())),
+        ["openapi", "v3", "api", version] => respond_document("", version, query, headers),
+        ["openapi", "v3", "apis", group, version] => respond_document(group, version, query, headers),
+        _ => Err(Status::no_such_path()),
+    }
+}
+
+/// OpenAPI v2 without schemas: those are in v3. kubectl still asks for it, in protobuf, before it sends a
+/// `kind: List`, and leaves the checks to the server where it finds no schema.
+fn respond_v2(headers: &HeaderMap) -> Response<Body> {
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let version = table().kubernetes_version();
+    if !accept.contains("proto-openapi") {
+        let document = json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": version}, "paths": {}});
+        return response(StatusCode::OK, "application/json", document.to_string());
+    }
+    let field = |number: u8, content: &[u8]| {
+        let length = u8::try_from(content.len()).expect("a title and a version are short");
+        [&[number << 3 | 2, length], content].concat()
+    };
+    let info = [field(1, b"Kubernetes"), field(2, version.as_bytes())].concat();
+    // swagger = 1, info = 2, paths = 8, definitions = 9.
+    let document = [field(1, b"2.0"), field(2, &info), field(8, &[]), field(9, &[])].concat();
+    response(StatusCode::OK, PROTOBUF, document)
+}
+
+fn index() -> Value {
+    let entry = |(path, hash): (&String, &String)| {
+        (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
+    };
+    json!({"paths": HASHES.iter().map(entry).collect::<Map<_, _>>()})
+}
+
+fn respond_document(
+    group: &str,
+    version: &str,
+    query: &Query,
+    headers: &HeaderMap,
+) -> Result<Response<Body>> {
+    let path = path_of(group, version);
+    let hash = HASHES.get(&path).ok_or_else(Status::no_such_path)?;
+    let etag = format!("\"{hash}\"");
+    if query.get("hash").is_some_and(|asked| asked != hash) {
+        // An old address leads to the new one.
+        let mut moved = response(StatusCode::MOVED_PERMANENTLY, "text/plain", "");
+        set(&mut moved, header::LOCATION, &format!("/openapi/v3/{path}?hash={hash}"));
+        return Ok(moved);
+    }
+    let known = headers.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == etag.as_bytes());
+    let mut answer = if known {
+        response(StatusCode::NOT_MODIFIED, "application/json", "")
+    } else {
+        response(StatusCode::OK, "application/json", document(group, version))
+    };
+    set(&mut answer, header::ETAG, &etag);
+    set(&mut answer, header::VARY, "Accept");
+    if query.get("hash").is_some() {
+        set(&mut answer, header::CACHE_CONTROL, "public, immutable");
+    }
+    Ok(answer)
+}
+
+fn set(response: &mut Response<Body>, name: header::HeaderName, value: &str) {
+    let value = HeaderValue::from_str(value).expect("addresses and hashes are plain ASCII");
+    response.headers_mut().insert(name, value);
+}
+
+fn path_of(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
+fn hash(document: &str) -> String {
+    // Only to tell documents apart: any hash that does not change between runs will do.
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(document.as_bytes());
+    format!("{:016X}", hasher.finish())
+}
+
+fn document(group: &str, version: &str) -> String {
+    let mut schemas = schema::Schemas::default();
+    let mut paths = Map::new();
+    for resource in table().resources_of(group, version) {
+        schemas.add_kind(resource);
+        if resource.has_verb("patch") {
+            paths.insert(object_path(resource), operations(resource));
+        }
+    }
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": format!("v{}", table().kubernetes_version())},
+        "paths": paths,
+        "components": {"schemas": schemas.into_map()},
+    })
+    .to_string()
+}
+
+fn object_path(resource: &Resource) -> String {
+    let root = path_of(resource.group, resource.version);
+    let namespace = if resource.is_namespaced() { "namespaces/{namespace}/" } else { "" };
+    format!("/{root}/{namespace}{}/{{name}}", resource.plural)
+}
+
+fn operations(resource: &Resource) -> Value {
+    let parameter = |name: &str, kind: &str| {
+        json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}})
+    };
+    let patch = json!({
+        "parameters": [
+            parameter("dryRun", "string"),
+            parameter("fieldManager", "string"),
+            parameter("fieldValidation", "string"),
+            parameter("force", "boolean"),
+        ],
+        "responses": {"200": {"description": "OK", "content": {"application/json": {
+            "schema": schema::reference(resource.ty())}}}},
+        "x-kubernetes-action": "patch",
+        "x-kubernetes-group-version-kind": {
+            "group": resource.group, "version": resource.version, "kind": resource.kind},
+    });
+    json!({"patch": patch})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(group: &str, version: &str) -> Value {
+        serde_json::from_str(&document(group, version)).unwrap()
+    }
+
+    #[test]
+    fn every_reference_leads_to_a_schema_of_the_same_document() {
+        for group in table().groups() {
+            for version in &group.versions {
+                let text = document(group.name, version);
+                let document: Value = serde_json::from_str(&text).unwrap();
+                let schemas = document["components"]["schemas"].as_object().unwrap();
+                for part in text.split("#/components/schemas/").skip(1) {
+                    let name = part.split('"').next().unwrap();
+                    assert!(schemas.contains_key(name), "{}/{version}: {name}", group.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn schemas_say_how_lists_are_merged() {
+        let core = read("", "v1");
+        let schemas = &core["components"]["schemas"];
+        let ports = &schemas["io.k8s.api.core.v1.ServiceSpec"]["properties"]["ports"];
+        assert_eq!(ports["x-kubernetes-patch-merge-key"], "port");
+        assert_eq!(ports["x-kubernetes-list-map-keys"], json!(["port", "protocol"]));
+        assert_eq!(ports["items"]["$ref"], "#/components/schemas/io.k8s.api.core.v1.ServicePort");
+        let pod = &schemas["io.k8s.api.core.v1.Pod"];
+        assert_eq!(pod["x-kubernetes-group-version-kind"][0]["kind"], "Pod");
+        let quantity = &schemas["io.k8s.api.core.v1.ResourceRequirements"]["properties"]["limits"];
+        assert_eq!(
+            quantity["additionalProperties"]["$ref"],
+            "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity"
+        );
+    }
+
+    #[test]
+    fn a_patch_can_be_strict_about_fields() {
+        let apps = read("apps", "v1");
+        let patch = &apps["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+        let parameters = patch["parameters"].as_array().unwrap();
+        assert!(parameters.iter().any(|parameter| parameter["name"] == "fieldValidation"));
+        assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Deployment");
+    }
+}

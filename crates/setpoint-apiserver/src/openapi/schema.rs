@@ -1,0 +1,167 @@
+//! Types of the table → OpenAPI schemas.
+
+use serde_json::{Map, Value, json};
+use setpoint_kinds::{Field, FieldDefault, FieldType, ListType, MapType, Resource, Type};
+
+const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";
+const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
+const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
+const FIELDS_V1: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1";
+const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
+
+/// The schemas of one document: what its kinds need, and what that needs.
+#[derive(Default)]
+pub(super) struct Schemas {
+    schemas: Map<String, Value>,
+    /// Referred to, but not written yet.
+    wanted: Vec<&'static Type>,
+}
+
+/// A reference to the schema of a type.
+pub(super) fn reference(ty: &Type) -> Value {
+    refer(&ty.openapi_name())
+}
+
+fn refer(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+impl Schemas {
+    /// Adds the kind of a resource.
+    pub(super) fn add_kind(&mut self, resource: &'static Resource) {
+        self.wanted.push(resource.ty());
+        while let Some(ty) = self.wanted.pop() {
+            let name = ty.openapi_name();
+            if !self.schemas.contains_key(&name) {
+                // Its place is taken first: a type may refer to itself.
+                self.schemas.insert(name.clone(), Value::Null);
+                let schema = self.object(ty);
+                self.schemas.insert(name, schema);
+            }
+        }
+        let name = resource.ty().openapi_name();
+        self.schemas[&name]["x-kubernetes-group-version-kind"] =
+            json!([{"group": resource.group, "version": resource.version, "kind": resource.kind}]);
+    }
+
+    pub(super) fn into_map(self) -> Map<String, Value> {
+        self.schemas
+    }
+
+    fn object(&mut self, ty: &'static Type) -> Value {
+        let mut properties = Map::new();
+        for field in ty.fields() {
+            properties.insert(field.name.to_owned(), self.property(field));
+        }
+        let required: Vec<_> = ty.fields().iter().filter(|field| field.required).map(|f| f.name).collect();
+        let mut schema = json!({"type": "object", "properties": properties});
+        if !required.is_empty() {
+            schema["required"] = json!(required);
+        }
+        if let Some(map_type) = ty.map_type {
+            schema["x-kubernetes-map-type"] = map_text(map_type).into();
+        }
+        schema
+    }
+
+    fn property(&mut self, field: &Field) -> Value {
+        let mut schema = self.value(&field.ty);
+        if schema.get("$ref").is_some() {
+            // Nothing may stand beside a reference.
+            schema = json!({"allOf": [schema]});
+        }
+        match field.default {
+            FieldDefault::None => {}
+            FieldDefault::Zero => schema["default"] = zero(&field.ty),
+            FieldDefault::Json(text) => {
+                schema["default"] = serde_json::from_str(text).unwrap_or_else(|_| text.into());
+            }
+        }
+        if !field.patch_strategy.is_empty() {
+            schema["x-kubernetes-patch-strategy"] = field.patch_strategy.into();
+        }
+        if let Some(key) = field.patch_merge_key {
+            schema["x-kubernetes-patch-merge-key"] = key.into();
+        }
+        if let Some(list_type) = field.list_type {
+            schema["x-kubernetes-list-type"] = list_text(list_type).into();
+        }
+        let keys: Vec<_> = field.list_map_keys().collect();
+        if !keys.is_empty() {
+            schema["x-kubernetes-list-map-keys"] = json!(keys);
+        }
+        if let Some(map_type) = field.map_type {
+            schema["x-kubernetes-map-type"] = map_text(map_type).into();
+        }
+        schema
+    }
+
+    fn value(&mut self, ty: &FieldType) -> Value {
+        match ty {
+            FieldType::String => json!({"type": "string"}),
+            FieldType::Bool => json!({"type": "boolean"}),
+            FieldType::Int32 => json!({"type": "integer", "format": "int32"}),
+            FieldType::Int64 => json!({"type": "integer", "format": "int64"}),
+            FieldType::Float64 => json!({"type": "number", "format": "double"}),
+            FieldType::Bytes => json!({"type": "string", "format": "byte"}),
+            FieldType::Quantity => {
+                self.named(QUANTITY, json!({"oneOf": [{"type": "string"}, {"type": "number"}]}))
+            }
+            FieldType::IntOrString => self.named(
+                INT_OR_STRING,
+                json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
+            ),
+            FieldType::Time => self.named(TIME, json!({"type": "string", "format": "date-time"})),
+            FieldType::MicroTime => self.named(MICRO_TIME, json!({"type": "string", "format": "date-time"})),
+            FieldType::RawExtension => self.named(RAW_EXTENSION, json!({"type": "object"})),
+            FieldType::FieldsV1 => self.named(FIELDS_V1, json!({"type": "object"})),
+            FieldType::Json => self.named(&format!("{EXTENSIONS}.JSON"), json!({})),
+            FieldType::SchemaOrBool => self.named(&format!("{EXTENSIONS}.JSONSchemaPropsOrBool"), json!({})),
+            FieldType::SchemaOrArray => self.named(&format!("{EXTENSIONS}.JSONSchemaPropsOrArray"), json!({})),
+            FieldType::SchemaOrStrings => {
+                self.named(&format!("{EXTENSIONS}.JSONSchemaPropsOrStringArray"), json!({}))
+            }
+            FieldType::Struct(id) => {
+                self.wanted.push(id.get());
+                reference(id.get())
+            }
+            FieldType::List(item) | FieldType::WrappedList(item) => {
+                json!({"type": "array", "items": self.value(item)})
+            }
+            FieldType::Map(item) => json!({"type": "object", "additionalProperties": self.value(item)}),
+            _ => json!({}),
+        }
+    }
+
+    /// A reference to a schema that is no struct.
+    fn named(&mut self, name: &str, schema: Value) -> Value {
+        self.schemas.entry(name).or_insert(schema);
+        refer(name)
+    }
+}
+
+fn zero(ty: &FieldType) -> Value {
+    match ty {
+        FieldType::String => "".into(),
+        FieldType::Bool => false.into(),
+        FieldType::Int32 | FieldType::Int64 | FieldType::Float64 | FieldType::IntOrString => 0.into(),
+        _ => json!({}),
+    }
+}
+
+fn list_text(list_type: ListType) -> &'static str {
+    match list_type {
+        ListType::Atomic => "atomic",
+        ListType::Set => "set",
+        ListType::Map => "map",
+    }
+}
+
+fn map_text(map_type: MapType) -> &'static str {
+    match map_type {
+        MapType::Atomic => "atomic",
+        MapType::Granular => "granular",
+    }
+}

@@ -1,0 +1,145 @@
+//! The determinism check with the real server.
+
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt};
+use setpoint_sim::{FaultKind, Nondeterminism, Swarm, World, check_determinism};
+
+use crate::world::map;
+
+/// A small controller: labels every ConfigMap that it sees, through whatever happens, for a minute.
+async fn label_maps(world: World) {
+    world.faults().swarm(Swarm::every(0.05));
+    let maps: Api<ConfigMap> = Api::default_namespaced(world.client_named("controller"));
+    let controller = world.env().spawn(async move {
+        loop {
+            let _broken = follow(&maps).await;
+            tokio::time::sleep(Duration::from_millis(800)).await;
+        }
+    });
+    world.burst(|n| map(&format!("map-{n}"))).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    world.faults().heal();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    controller.stop().await;
+    let direct: Api<ConfigMap> = Api::default_namespaced(world.direct());
+    let all = direct.list(&ListParams::default()).await.unwrap();
+    assert!(
+        all.iter()
+            .filter(|map| map.name_any() != "kube-root-ca.crt")
+            .all(|map| map.labels().contains_key("seen"))
+    );
+}
+
+async fn follow(maps: &Api<ConfigMap>) -> kube::Result<()> {
+    let list = maps.list(&ListParams::default()).await?;
+    for map in &list {
+        label(maps, map).await?;
+    }
+    let version = list.metadata.resource_version.unwrap_or_default();
+    let mut watch = maps.watch(&WatchParams::default().timeout(20), &version).await?.boxed();
+    while let Some(event) = watch.try_next().await? {
+        match event {
+            WatchEvent::Added(map) | WatchEvent::Modified(map) => label(maps, &map).await?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+async fn label(maps: &Api<ConfigMap>, map: &ConfigMap) -> kube::Result<()> {
+    if !map.labels().contains_key("seen") {
+        let patch = serde_json::json!({ "metadata": { "labels": { "seen": "yes" } } });
+        maps.patch(&map.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_controller_under_a_swarm_of_faults_runs_the_same_way_twice() {
+    check_determinism(0..10, label_maps).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Touches the objects of a burst in the order in which `order` gives their names.
+async fn touch(world: World, order: fn(Vec<String>) -> Vec<String>) {
+    let made = world.burst(|n| map(&format!("map-{n}"))).await.unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(world.client());
+    for name in order(made.iter().map(ResourceExt::name_any).collect()) {
+        maps.get(&name).await.unwrap();
+    }
+}
+
+fn hashed(names: Vec<String>) -> Vec<String> {
+    names.into_iter().collect::<HashSet<_>>().into_iter().collect()
+}
+
+fn ordered(names: Vec<String>) -> Vec<String> {
+    names.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+#[test]
+fn the_order_of_a_hash_set_is_reported_with_both_runs() {
+    let error = check_determinism(7..8, |world| touch(world, hashed)).unwrap_err();
+    let Nondeterminism::Differs { seed: 7, first: Some(first), second: Some(second), .. } = &error else {
+        panic!("{error}")
+    };
+    assert_ne!(first.request.name, second.request.name);
+    let text = error.to_string();
+    assert!(text.contains(&first.to_string()) && text.contains(&second.to_string()), "{text}");
+    check_determinism(7..8, |world| touch(world, ordered)).unwrap();
+}
+
+#[test]
+fn real_time_is_reported() {
+    let scenario = async |world: World| {
+        world.burst(|n| map(&format!("map-{n}"))).await.unwrap();
+        let nanos = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+        let maps: Api<ConfigMap> = Api::default_namespaced(world.client());
+        maps.get_opt(&format!("at-{nanos}")).await.unwrap();
+    };
+    assert!(matches!(check_determinism([1], scenario), Err(Nondeterminism::Differs { .. })));
+}
+
+#[test]
+fn a_run_that_is_shorter_is_reported() {
+    let runs = std::cell::Cell::new(0);
+    let scenario = async |world: World| {
+        world.burst(|n| map(&format!("map-{n}"))).await.unwrap();
+        runs.set(runs.get() + 1);
+        if runs.get() == 1 {
+            let maps: Api<ConfigMap> = Api::default_namespaced(world.client());
+            maps.get_opt("a").await.unwrap();
+        }
+    };
+    let error = check_determinism([1], scenario).unwrap_err();
+    assert!(matches!(&error, Nondeterminism::Differs { second: None, .. }), "{error}");
+}
+
+#[test]
+fn a_scenario_without_a_burst_is_turned_away() {
+    let error = check_determinism([1], async |_world| {}).unwrap_err();
+    assert!(matches!(error, Nondeterminism::NoBurst), "{error}");
+}
+
+#[test]
+fn swarms_of_watch_faults_fire_on_the_real_server() {
+    let prose = World::run(3, async |world| {
+        let swarm = Swarm::quiet().chance(FaultKind::CutWatch, 0.5).chance(FaultKind::EndWatch, 0.5);
+        let swarm = swarm.chance(FaultKind::ExpireWatch, 0.5).chance(FaultKind::DelayEvents, 0.5);
+        world.faults().swarm(swarm);
+        world.burst(|n| map(&format!("map-{n}"))).await.unwrap();
+        let maps: Api<ConfigMap> = Api::default_namespaced(world.client());
+        for _ in 0..40 {
+            let watch = maps.watch(&WatchParams::default().timeout(20), "0").await.unwrap();
+            let _events: Vec<_> = watch.collect().await;
+        }
+        world.faults().fired().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    });
+    for word in ["cut WATCH", "half a line", "ended WATCH", "ERROR event 410", "delayed the events"] {
+        assert!(prose.contains(word), "no {word:?} in\n{prose}");
+    }
+}

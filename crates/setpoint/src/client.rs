@@ -1,0 +1,187 @@
+//! Before stage 1: how to reach an API server.
+//!
+//! A [`kube::Client`] is all that an informer needs; this module finds the configuration for one. The four
+//! ways of talking to a server are `kube`'s:
+//!
+//! | client | what it is |
+//! | --- | --- |
+//! | REST | [`kube::Client::request`], [`kube::Client::send`]: any request to any path |
+//! | typed | [`kube::Api<K>`] |
+//! | dynamic | [`kube::Api<DynamicObject>`](kube::core::DynamicObject), with [`find_resource`] for what the server calls it |
+//! | discovery | [`kube::discovery`] |
+//!
+//! In a test, the server is in the same process: any [`tower::Service`] makes a client, with
+//! [`kube::Client::new`].
+//!
+//! [`tower::Service`]: https://docs.rs/tower/latest/tower/trait.Service.html
+
+use std::path::{Path, PathBuf};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, GroupVersion};
+use kube::{Client, Config};
+
+/// Where the configuration of a client comes from.
+///
+/// Explicit settings come first; without any, `KUBECONFIG` (several files are merged) or `~/.kube/config`;
+/// and if there is none, the service account of the Pod that the program runs in.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct ClientConfig {
+    master: Option<String>,
+    kubeconfig: Option<PathBuf>,
+    context: Option<String>,
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The kubeconfig that was named cannot be used.
+    #[error("the kubeconfig {path} cannot be used")]
+    Kubeconfig {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// The address of the server is not one.
+    #[error("the server address {address:?} is no URL")]
+    Address {
+        /// The address as it was given.
+        address: String,
+        /// What is wrong with it.
+        source: http::uri::InvalidUri,
+    },
+    /// Nothing says where the server is.
+    #[error(
+        "no cluster configuration: no --master or --kubeconfig was given; {kubeconfig_source}: {kubeconfig}; in-cluster: {in_cluster}"
+    )]
+    Nothing {
+        /// Where a kubeconfig was looked for.
+        kubeconfig_source: String,
+        /// Why there is no kubeconfig.
+        kubeconfig: String,
+        /// Why there is no service account.
+        in_cluster: String,
+    },
+    /// The configuration was found, but no client can be made from it.
+    #[error("the client cannot be set up")]
+    Client(#[source] Box<kube::Error>),
+}
+
+impl ClientConfig {
+    /// Nothing explicit.
+    pub fn new() -> ClientConfig {
+        ClientConfig::default()
+    }
+
+    /// The URL of the server, whatever a kubeconfig says.
+    pub fn master(mut self, url: impl Into<String>) -> ClientConfig {
+        self.master = Some(url.into());
+        self
+    }
+
+    /// The kubeconfig to read.
+    pub fn kubeconfig(mut self, path: impl AsRef<Path>) -> ClientConfig {
+        self.kubeconfig = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// The context of the kubeconfig to use instead of its current one.
+    pub fn context(mut self, name: impl Into<String>) -> ClientConfig {
+        self.context = Some(name.into());
+        self
+    }
+
+    /// Finds the configuration and makes a client.
+    pub async fn connect(&self) -> Result<Client, ConnectError> {
+        let config = self.find().await?;
+        Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+    }
+
+    /// Finds the configuration.
+    pub async fn find(&self) -> Result<Config, ConnectError> {
+        let master = self.master.as_ref().map(|address| {
+            let parsed = address.parse::<http::Uri>();
+            parsed.map_err(|source| ConnectError::Address { address: address.clone(), source })
+        });
+        let master = master.transpose()?;
+        let mut config = match (&self.kubeconfig, &master) {
+            (Some(path), _) => self.read(path).await?,
+            (None, Some(url)) => Config::new(url.clone()),
+            (None, None) => self.infer().await?,
+        };
+        if let Some(url) = master {
+            config.cluster_url = url;
+        }
+        Ok(config)
+    }
+
+    async fn read(&self, path: &Path) -> Result<Config, ConnectError> {
+        let fail = |source| ConnectError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+        let kubeconfig = Kubeconfig::read_from(path).map_err(fail)?;
+        Config::from_custom_kubeconfig(kubeconfig, &self.options()).await.map_err(fail)
+    }
+
+    async fn infer(&self) -> Result<Config, ConnectError> {
+        let kubeconfig = match Config::from_kubeconfig(&self.options()).await {
+            Ok(config) => return Ok(config),
+            Err(error) => error.to_string(),
+        };
+        let in_cluster = match Config::incluster() {
+            Ok(config) => return Ok(config),
+            Err(error) => error.to_string(),
+        };
+        let kubeconfig_source = match std::env::var("KUBECONFIG") {
+            Ok(paths) => format!("KUBECONFIG={paths}"),
+            Err(_) => "~/.kube/config".to_owned(),
+        };
+        Err(ConnectError::Nothing { kubeconfig_source, kubeconfig, in_cluster })
+    }
+
+    fn options(&self) -> KubeConfigOptions {
+        KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() }
+    }
+}
+
+/// What the server knows about a resource, by group, version and plural name: what a dynamic client or
+/// informer needs. `None` if the server has no such resource in that version.
+pub async fn find_resource(
+    client: &Client,
+    group: &str,
+    version: &str,
+    plural: &str,
+) -> Result<Option<ApiResource>, kube::Error> {
+    let found = kube::discovery::pinned_group(client, &GroupVersion::gv(group, version)).await;
+    let group = match found {
+        Ok(group) => group,
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut resources = group.versioned_resources(version).into_iter().map(|(resource, _)| resource);
+    Ok(resources.find(|resource| resource.plural == plural))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_missing_kubeconfig_is_named() {
+        let error = ClientConfig::new().kubeconfig("/no/such/file").find().await.unwrap_err();
+        assert_eq!(error.to_string(), "the kubeconfig /no/such/file cannot be used");
+    }
+
+    #[tokio::test]
+    async fn an_explicit_address_needs_no_kubeconfig() {
+        let config = ClientConfig::new().master("http://localhost:8001").find().await.unwrap();
+        assert_eq!(config.cluster_url.to_string(), "http://localhost:8001/");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_no_url_is_an_error() {
+        let error = ClientConfig::new().master("http://local host").find().await.unwrap_err();
+        assert!(error.to_string().contains("local host"));
+    }
+}

@@ -1,0 +1,236 @@
+//! Beside stage 4: one informer a kind, shared by everybody in a process.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, join_all};
+use kube::Client;
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use setpoint_env::Env;
+
+use crate::{InformerBuilder, Metrics, Object, ReflectorConfig, SharedInformer};
+
+/// Hands out informers: the same one to everybody who asks for the same thing. Clones are the same factory.
+///
+/// "The same thing" is what is listed and watched (resource, namespaces, selectors) and the type that is
+/// cached.
+pub struct SharedInformerFactory {
+    client: Client,
+    defaults: Defaults,
+    informers: Arc<Mutex<Vec<Entry>>>,
+}
+
+impl Clone for SharedInformerFactory {
+    fn clone(&self) -> SharedInformerFactory {
+        SharedInformerFactory {
+            client: self.client.clone(),
+            defaults: self.defaults.clone(),
+            informers: self.informers.clone(),
+        }
+    }
+}
+
+/// What an informer of a factory has unless it says otherwise.
+#[derive(Clone, Default)]
+pub(crate) struct Defaults {
+    pub(crate) namespaces: Vec<String>,
+    pub(crate) resync: Option<Duration>,
+    pub(crate) config: ReflectorConfig,
+    pub(crate) env: Env,
+    pub(crate) metrics: Metrics,
+}
+
+struct Entry {
+    identity: String,
+    informer: Arc<dyn AnyInformer>,
+}
+
+/// An informer of any type.
+trait AnyInformer: Any + Send + Sync {
+    fn name(&self) -> String;
+    fn start(&self);
+    fn has_synced(&self) -> bool;
+    fn trouble(&self) -> Vec<String>;
+    fn wait_for_sync(self: Arc<Self>) -> BoxFuture<'static, ()>;
+    fn shutdown(self: Arc<Self>) -> BoxFuture<'static, ()>;
+}
+
+impl<T: Object> AnyInformer for SharedInformer<T> {
+    fn name(&self) -> String {
+        SharedInformer::name(self).to_owned()
+    }
+
+    fn start(&self) {
+        SharedInformer::start(self);
+    }
+
+    fn has_synced(&self) -> bool {
+        SharedInformer::has_synced(self)
+    }
+
+    fn trouble(&self) -> Vec<String> {
+        SharedInformer::trouble(self)
+    }
+
+    fn wait_for_sync(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move { SharedInformer::wait_for_sync(&self).await })
+    }
+
+    fn shutdown(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move { SharedInformer::shutdown(&self).await })
+    }
+}
+
+/// Some caches did not sync in time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("these caches have not synced: {}", render(not_synced))]
+pub struct CacheSyncError {
+    /// The kinds that have not synced, each with the last failures of its reflectors.
+    pub not_synced: BTreeMap<String, Vec<String>>,
+}
+
+fn render(not_synced: &BTreeMap<String, Vec<String>>) -> String {
+    let one = |(name, trouble): (&String, &Vec<String>)| match trouble.as_slice() {
+        [] => format!("{name} (no failure; is the factory started?)"),
+        trouble => format!("{name} ({})", trouble.join("; ")),
+    };
+    not_synced.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+impl SharedInformerFactory {
+    /// A factory whose informers watch the whole cluster, with the default settings.
+    pub fn new(client: Client) -> SharedInformerFactory {
+        SharedInformerFactory { client, defaults: Defaults::default(), informers: Arc::default() }
+    }
+
+    /// Watch only this namespace; call it again for more.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> SharedInformerFactory {
+        self.defaults.namespaces.push(namespace.into());
+        self
+    }
+
+    /// Tell handlers every cached object again after this time.
+    #[must_use]
+    pub fn resync(mut self, period: Duration) -> SharedInformerFactory {
+        self.defaults.resync = Some(period);
+        self
+    }
+
+    /// How to talk to the server.
+    #[must_use]
+    pub fn config(mut self, config: ReflectorConfig) -> SharedInformerFactory {
+        self.defaults.config = config;
+        self
+    }
+
+    /// Where time, randomness and tasks come from.
+    #[must_use]
+    pub fn env(mut self, env: Env) -> SharedInformerFactory {
+        self.defaults.env = env;
+        self
+    }
+
+    /// Where to count.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Metrics) -> SharedInformerFactory {
+        self.defaults.metrics = metrics;
+        self
+    }
+
+    /// The informer of a kind that is known at compile time.
+    pub fn informer<K>(&self) -> SharedInformer<K>
+    where
+        K: kube::Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static,
+    {
+        self.informer_with(|builder: InformerBuilder<K>| builder)
+    }
+
+    /// The informer of a kind, with settings of its own: selectors, namespaces, a transform. If there is one
+    /// that watches and caches the same, it is that one, with the settings that it was made with.
+    pub fn informer_with<K, T>(
+        &self,
+        set: impl FnOnce(InformerBuilder<K>) -> InformerBuilder<K, T>,
+    ) -> SharedInformer<T>
+    where
+        K: kube::Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static,
+        T: Object,
+    {
+        self.share(set(SharedInformer::<K>::builder(self.client.clone()).inherit(&self.defaults)))
+    }
+
+    /// The informer that asks for and caches only the metadata of a kind.
+    pub fn metadata<K>(&self) -> SharedInformer<PartialObjectMeta<K>>
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+        PartialObjectMeta<K>: kube::Resource<DynamicType = ()> + DeserializeOwned + Clone,
+    {
+        self.informer()
+    }
+
+    /// The informer of a kind that is known at run time only.
+    pub fn dynamic(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
+        self.share(SharedInformer::dynamic(self.client.clone(), resource).inherit(&self.defaults))
+    }
+
+    /// The informer of the metadata of a kind that is known at run time only.
+    pub fn dynamic_metadata(&self, resource: &ApiResource) -> SharedInformer<PartialObjectMeta<DynamicObject>> {
+        self.share(SharedInformer::dynamic_metadata(self.client.clone(), resource).inherit(&self.defaults))
+    }
+
+    fn share<K, T>(&self, builder: InformerBuilder<K, T>) -> SharedInformer<T>
+    where
+        K: kube::Resource + DeserializeOwned + Clone + Send + Sync + 'static,
+        T: Object,
+    {
+        let identity = builder.identity();
+        let mut informers = self.informers.lock();
+        let same = informers.iter().filter(|entry| entry.identity == identity);
+        let found = same.filter_map(|entry| (&*entry.informer as &dyn Any).downcast_ref::<SharedInformer<T>>()).next();
+        if let Some(found) = found {
+            return found.clone();
+        }
+        let informer = builder.build();
+        informers.push(Entry { identity, informer: Arc::new(informer.clone()) });
+        informer
+    }
+
+    fn all(&self) -> Vec<Arc<dyn AnyInformer>> {
+        self.informers.lock().iter().map(|entry| entry.informer.clone()).collect()
+    }
+
+    /// Starts every informer that was asked for and is not started. Call it again after asking for more.
+    pub fn start(&self) {
+        self.all().iter().for_each(|informer| informer.start());
+    }
+
+    /// Waits until every cache has synced, at most for `limit`. The error names those that have not, and why.
+    pub async fn wait_for_cache_sync(&self, limit: Duration) -> Result<(), CacheSyncError> {
+        let all = self.all();
+        let synced = join_all(all.iter().map(|informer| informer.clone().wait_for_sync()));
+        if tokio::time::timeout(limit, synced).await.is_ok() {
+            return Ok(());
+        }
+        let late = all.iter().filter(|informer| !informer.has_synced());
+        let not_synced = late.map(|informer| (informer.name(), informer.trouble())).collect();
+        Err(CacheSyncError { not_synced })
+    }
+
+    /// For each kind that was asked for, whether its cache has synced.
+    pub fn synced_by_kind(&self) -> BTreeMap<String, bool> {
+        let mut kinds = BTreeMap::new();
+        for informer in self.all() {
+            *kinds.entry(informer.name()).or_insert(true) &= informer.has_synced();
+        }
+        kinds
+    }
+
+    /// Stops every informer for good, and waits until all their tasks are gone.
+    pub async fn shutdown(&self) {
+        join_all(self.all().into_iter().map(|informer| informer.shutdown())).await;
+    }
+}

@@ -1,0 +1,214 @@
+//! Stage 4: reads from the DeltaFifo, feeds the Indexer and every handler.
+//!
+//! One list and watch of a kind a process; one cache; many who are told about it.
+
+mod apply;
+mod builder;
+mod core;
+mod fold;
+mod handler;
+mod listener;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use setpoint_env::Task;
+use tokio::sync::watch;
+
+pub use self::builder::InformerBuilder;
+use self::core::{Core, Progress};
+pub use self::handler::{EventHandler, HandlerFns, HandlerOptions, Registration, is_resync};
+use crate::reflector::Reflector;
+use crate::{DeltaFifo, IndexError, Lister, Object, ResourceVersion, Scope};
+
+/// A cache of one kind that follows the server, and tells handlers what changes.
+///
+/// Clones are the same informer. It works from [`SharedInformer::start`] until
+/// [`SharedInformer::shutdown`], or until the last clone is dropped: so let a handler capture a
+/// [`Lister`], not the informer itself.
+///
+/// Where it differs from client-go's:
+/// - The cache moves from one resourceVersion to the next in whole batches, and says where it is
+///   ([`SharedInformer::watermark`]).
+/// - A handler that falls behind costs at most two notices an object ([`EventHandler`]).
+/// - An object that was deleted and created again between two lists is told as a deletion and an add, not as
+///   an update.
+/// - A resync tells what is cached again, as client-go's does. (Some older texts say that it applies the
+///   last list again; that would undo newer changes.)
+#[doc(alias = "SharedIndexInformer")]
+pub struct SharedInformer<T: Object> {
+    inner: Arc<Inner<T>>,
+}
+
+impl<T: Object> Clone for SharedInformer<T> {
+    fn clone(&self) -> SharedInformer<T> {
+        SharedInformer { inner: self.inner.clone() }
+    }
+}
+
+struct Inner<T: Object> {
+    core: Arc<Core<T>>,
+    scopes: Vec<ScopeParts<T>>,
+    tasks: Mutex<Vec<Task<()>>>,
+}
+
+/// The stages before the cache, for one scope.
+struct ScopeParts<T> {
+    scope: Scope,
+    fifo: Arc<DeltaFifo<T>>,
+    /// Waits here until the informer starts.
+    reflector: Mutex<Option<Reflector<T>>>,
+    trouble: Arc<Mutex<Option<String>>>,
+}
+
+impl<T: Object> Drop for Inner<T> {
+    fn drop(&mut self) {
+        drop(self.core.take_all());
+    }
+}
+
+impl<T: Object> SharedInformer<T> {
+    /// What is listed and watched, like `pods` or `deployments.apps`.
+    pub fn name(&self) -> &str {
+        &self.inner.core.name
+    }
+
+    /// Starts to list and watch. A second call does nothing.
+    pub fn start(&self) {
+        let mut tasks = self.inner.tasks.lock();
+        for parts in &self.inner.scopes {
+            if let Some(reflector) = parts.reflector.lock().take() {
+                let env = &self.inner.core.env;
+                let span = tracing::info_span!("reflector", name = self.name(), namespace = %parts.scope);
+                tasks.push(env.spawn(tracing::Instrument::instrument(reflector.run(), span)));
+                tasks.push(env.spawn(self.inner.core.clone().run(parts.scope.clone(), parts.fifo.clone())));
+            }
+        }
+    }
+
+    /// Stops for good: when this returns, no task of the informer runs and no handler is called. The cache
+    /// stays readable.
+    pub async fn shutdown(&self) {
+        for parts in &self.inner.scopes {
+            parts.reflector.lock().take();
+        }
+        let mut tasks = std::mem::take(&mut *self.inner.tasks.lock());
+        tasks.extend(self.inner.core.take_all());
+        for task in tasks {
+            task.stop().await;
+        }
+    }
+
+    /// Whether the first list is in the cache. (Whether a handler was told all of it is another fact:
+    /// [`Registration::has_synced`].)
+    pub fn has_synced(&self) -> bool {
+        self.inner.core.unsynced().is_empty()
+    }
+
+    /// Waits until [`SharedInformer::has_synced`].
+    pub async fn wait_for_sync(&self) {
+        self.wait_until(|| self.has_synced()).await;
+    }
+
+    /// Adds a handler. It is first told what is cached, as adds, and then every change; nothing around that
+    /// moment is lost or told twice.
+    pub fn add_handler(&self, handler: impl EventHandler<T>) -> Registration {
+        self.add_handler_with(handler, HandlerOptions::default())
+    }
+
+    /// Adds a handler with options of its own.
+    pub fn add_handler_with(&self, handler: impl EventHandler<T>, options: HandlerOptions) -> Registration {
+        self.inner.core.add_handler(Arc::new(handler), options)
+    }
+
+    /// Calls `on_snapshot` with the whole state when the first list is cached, and again after changes:
+    /// `debounce` after the first of them, so that many changes are one call.
+    #[doc(alias = "UndeltaStore")]
+    pub fn add_snapshot_handler(
+        &self,
+        debounce: Duration,
+        on_snapshot: impl Fn(Vec<Arc<T>>) + Send + Sync + 'static,
+    ) -> Registration {
+        let (synced, receiver) = watch::channel(false);
+        let core = &self.inner.core;
+        let (progress, indexer) = (core.progress(), core.indexer.clone());
+        let weak = Arc::downgrade(core);
+        core.add_task(receiver, async move {
+            let mut progress: watch::Receiver<Progress> = progress;
+            let mut told = None;
+            loop {
+                let changes = progress.borrow_and_update().changes;
+                let is_synced = weak.upgrade().is_some_and(|core| core.unsynced().is_empty());
+                if is_synced && told != Some(changes) {
+                    if told.is_some() {
+                        tokio::time::sleep(debounce).await;
+                    }
+                    told = Some(progress.borrow_and_update().changes);
+                    let objects = indexer.list();
+                    let call = std::panic::AssertUnwindSafe(|| on_snapshot(objects));
+                    if std::panic::catch_unwind(call).is_err() {
+                        tracing::error!("a snapshot handler panicked; it is told the next snapshot all the same");
+                    }
+                    synced.send_replace(true);
+                }
+                if progress.changed().await.is_err() {
+                    return;
+                }
+            }
+        })
+    }
+
+    /// Adds an index for [`Lister::by_index`]. What is cached already is indexed now.
+    pub fn add_index(
+        &self,
+        name: impl Into<String>,
+        function: impl Fn(&T) -> Vec<String> + Send + Sync + 'static,
+    ) -> Result<(), IndexError> {
+        self.inner.core.indexer.add_index(name, function)
+    }
+
+    /// The read side of the cache.
+    pub fn lister(&self) -> Lister<T> {
+        Lister::new(self.inner.core.indexer.clone())
+    }
+
+    /// The resourceVersion that the cache is at in a scope; `None` before its first list.
+    pub fn watermark(&self, scope: &Scope) -> Option<ResourceVersion> {
+        self.inner.core.indexer.watermark(scope)
+    }
+
+    /// Waits until the cache has got to `version` in a scope. Returns at once if the two versions cannot be
+    /// compared; waits for ever if the informer does not watch that scope or was shut down.
+    pub async fn wait_for_version(&self, scope: &Scope, version: &ResourceVersion) {
+        let reached = || self.watermark(scope).is_some_and(|watermark| !watermark.is_before(version));
+        self.wait_until(reached).await;
+    }
+
+    /// The scopes that this informer watches.
+    pub fn scopes(&self) -> impl Iterator<Item = &Scope> {
+        self.inner.scopes.iter().map(|parts| &parts.scope)
+    }
+
+    /// The last failure of each reflector that has not worked since.
+    pub fn trouble(&self) -> Vec<String> {
+        self.inner.scopes.iter().filter_map(|parts| parts.trouble.lock().clone()).collect()
+    }
+
+    async fn wait_until(&self, reached: impl Fn() -> bool) {
+        let mut progress = self.inner.core.progress();
+        while !reached() {
+            // The sender lives as long as this informer.
+            if progress.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl<T: Object> fmt::Debug for SharedInformer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedInformer").field("name", &self.name()).finish_non_exhaustive()
+    }
+}

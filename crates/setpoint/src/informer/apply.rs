@@ -1,0 +1,104 @@
+//! A batch of deltas → the cache, and what changed by it.
+
+use std::sync::Arc;
+
+use crate::object::{is_recreated, same_version};
+use crate::{Batch, Deleted, Delta, Object, ObjectKey, Writer};
+
+/// What a batch changed in the cache.
+#[derive(Debug)]
+pub(super) enum Change<T> {
+    Added { key: ObjectKey, object: Arc<T>, is_initial: bool },
+    Updated { key: ObjectKey, old: Arc<T>, new: Arc<T> },
+    Deleted { key: ObjectKey, old: Arc<T>, deleted: Deleted<T> },
+    Synced { key: ObjectKey, object: Arc<T> },
+}
+
+impl<T> Change<T> {
+    pub(super) fn key(&self) -> &ObjectKey {
+        match self {
+            Change::Added { key, .. }
+            | Change::Updated { key, .. }
+            | Change::Deleted { key, .. }
+            | Change::Synced { key, .. } => key,
+        }
+    }
+}
+
+impl<T> Clone for Change<T> {
+    fn clone(&self) -> Change<T> {
+        match self {
+            Change::Added { key, object, is_initial } => {
+                Change::Added { key: key.clone(), object: object.clone(), is_initial: *is_initial }
+            }
+            Change::Updated { key, old, new } => {
+                Change::Updated { key: key.clone(), old: old.clone(), new: new.clone() }
+            }
+            Change::Deleted { key, old, deleted } => {
+                Change::Deleted { key: key.clone(), old: old.clone(), deleted: deleted.clone() }
+            }
+            Change::Synced { key, object } => Change::Synced { key: key.clone(), object: object.clone() },
+        }
+    }
+}
+
+/// Applies a batch and says what changed, in order. `is_first` tells whether the list in it, if any, is the
+/// first one.
+pub(super) fn apply<T: Object>(
+    writer: &mut Writer<'_, T>,
+    batch: &Batch<'_, T>,
+    is_first: bool,
+) -> Vec<Change<T>> {
+    let mut changes = Vec::new();
+    for (key, deltas) in batch.deltas() {
+        for delta in deltas {
+            apply_delta(writer, key, delta, is_first, &mut changes);
+        }
+    }
+    changes
+}
+
+fn apply_delta<T: Object>(
+    writer: &mut Writer<'_, T>,
+    key: &ObjectKey,
+    delta: &Delta<T>,
+    is_first: bool,
+    changes: &mut Vec<Change<T>>,
+) {
+    let key = || key.clone();
+    let (object, is_initial) = match delta {
+        Delta::Deleted(deleted) => {
+            if let Some(old) = writer.remove(&key()) {
+                changes.push(Change::Deleted { key: key(), old, deleted: deleted.clone() });
+            }
+            return;
+        }
+        Delta::Sync(_) => {
+            if let Some(object) = writer.get(&key()) {
+                changes.push(Change::Synced { key: key(), object });
+            }
+            return;
+        }
+        Delta::Replaced(object) => (object, is_first),
+        Delta::Added(object) | Delta::Updated(object) => (object, false),
+    };
+    match writer.get(&key()) {
+        None => {
+            writer.insert(key(), object.clone());
+            changes.push(Change::Added { key: key(), object: object.clone(), is_initial });
+        }
+        // Nothing new: the cached one stays, so that whoever holds it holds what others hold.
+        Some(old) if same_version(&*old, &**object) => {}
+        Some(old) if is_recreated(&*old, &**object) => {
+            writer.insert(key(), object.clone());
+            // Its deletion was missed, but it was deleted.
+            let deleted = Deleted { object: old.clone(), is_tombstone: true };
+            changes.push(Change::Deleted { key: key(), old, deleted });
+            changes.push(Change::Added { key: key(), object: object.clone(), is_initial: false });
+        }
+        Some(old) => {
+            writer.insert(key(), object.clone());
+            changes.push(Change::Updated { key: key(), old, new: object.clone() });
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! How an informer is made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta, TypeMeta};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use setpoint_env::Env;
+
+use super::core::Core;
+use super::{Inner, ScopeParts, SharedInformer};
+use crate::reflector::{Decoder, ErrorHandler, Reflector, ReflectorMetrics, Target};
+use crate::{
+    DeltaFifo, Indexer, MapStore, Metrics, Object, ReflectorConfig, ReflectorError, Scope, Store, Trimmed,
+};
+
+/// Makes a [`SharedInformer`]. `K` is what the server sends, `T` what is cached.
+///
+/// Without further ado it caches every object of the cluster, without `managedFields`. (An update that
+/// carries no managedFields leaves those on the server alone, so writing such an object back is harmless.)
+#[must_use]
+pub struct InformerBuilder<K, T = K> {
+    client: Client,
+    resource: Resource,
+    namespaces: Vec<String>,
+    label_selector: Option<String>,
+    field_selector: Option<String>,
+    keep_managed_fields: bool,
+    complete: Option<Arc<dyn Fn(&mut K) + Send + Sync>>,
+    transform: Arc<dyn Fn(K) -> T + Send + Sync>,
+    store: Option<Box<dyn Store<T>>>,
+    resync: Option<Duration>,
+    config: ReflectorConfig,
+    on_error: Option<ErrorHandler>,
+    env: Env,
+    metrics: Metrics,
+}
+
+/// What is known of a resource without its type.
+#[derive(Clone)]
+struct Resource {
+    name: String,
+    api_version: String,
+    kind: String,
+    /// The path of the resource in a namespace or in the cluster.
+    path: Arc<dyn Fn(Option<&str>) -> String + Send + Sync>,
+    metadata_only: bool,
+}
+
+impl Resource {
+    fn of<K: kube::Resource>(dynamic: &K::DynamicType) -> Resource {
+        let known = ApiResource::erase::<K>(dynamic);
+        let name = match known.group.as_str() {
+            "" => known.plural.clone(),
+            group => format!("{}.{group}", known.plural),
+        };
+        let (api_version, kind) = (known.api_version.clone(), known.kind.clone());
+        let path = move |namespace: Option<&str>| <DynamicObject as kube::Resource>::url_path(&known, namespace);
+        Resource { name, api_version, kind, path: Arc::new(path), metadata_only: K::metadata_api() }
+    }
+}
+
+impl<K> SharedInformer<K>
+where
+    K: kube::Resource + DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    /// An informer of a kind that is known at compile time: `Pod`, a derived custom resource, or
+    /// [`PartialObjectMeta<Pod>`] for one that asks for and caches metadata only.
+    pub fn builder(client: Client) -> InformerBuilder<K>
+    where
+        K: kube::Resource<DynamicType = ()>,
+    {
+        InformerBuilder::new(client, Resource::of::<K>(&()))
+    }
+}
+
+impl SharedInformer<DynamicObject> {
+    /// An informer of a kind that is known at run time only.
+    pub fn dynamic(client: Client, resource: &ApiResource) -> InformerBuilder<DynamicObject> {
+        let types = TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() };
+        let mut builder = InformerBuilder::new(client, Resource::of::<DynamicObject>(resource));
+        // The items of a list do not say what they are.
+        builder.complete = Some(Arc::new(move |object: &mut DynamicObject| {
+            object.types.get_or_insert_with(|| types.clone());
+        }));
+        builder
+    }
+}
+
+impl SharedInformer<PartialObjectMeta<DynamicObject>> {
+    /// An informer of the metadata of a kind that is known at run time only.
+    pub fn dynamic_metadata(
+        client: Client,
+        resource: &ApiResource,
+    ) -> InformerBuilder<PartialObjectMeta<DynamicObject>> {
+        InformerBuilder::new(client, Resource::of::<PartialObjectMeta<DynamicObject>>(resource))
+    }
+}
+
+impl<K: Object> InformerBuilder<K> {
+    fn new(client: Client, resource: Resource) -> InformerBuilder<K> {
+        InformerBuilder {
+            client,
+            resource,
+            namespaces: Vec::new(),
+            label_selector: None,
+            field_selector: None,
+            keep_managed_fields: false,
+            complete: None,
+            transform: Arc::new(|object| object),
+            store: None,
+            resync: None,
+            config: ReflectorConfig::default(),
+            on_error: None,
+            env: Env::system(),
+            metrics: Metrics::default(),
+        }
+    }
+
+    /// Caches what `transform` makes of each object, instead of the object. It runs once an object, while
+    /// decoding. Name, namespace, uid and resourceVersion must stay as they are.
+    pub fn transform<T: Object>(
+        self,
+        transform: impl Fn(K) -> T + Send + Sync + 'static,
+    ) -> InformerBuilder<K, T> {
+        InformerBuilder {
+            client: self.client,
+            resource: self.resource,
+            namespaces: self.namespaces,
+            label_selector: self.label_selector,
+            field_selector: self.field_selector,
+            keep_managed_fields: self.keep_managed_fields,
+            complete: self.complete,
+            transform: Arc::new(transform),
+            store: None,
+            resync: self.resync,
+            config: self.config,
+            on_error: self.on_error,
+            env: self.env,
+            metrics: self.metrics,
+        }
+    }
+
+    /// Takes away what `trim` empties in each object, to save memory. What is cached is a [`Trimmed<K>`],
+    /// which cannot be written back to the server by mistake.
+    pub fn trim(self, trim: impl Fn(&mut K) + Send + Sync + 'static) -> InformerBuilder<K, Trimmed<K>>
+    where
+        Trimmed<K>: Object,
+    {
+        self.transform(move |mut object| {
+            trim(&mut object);
+            Trimmed::new(object)
+        })
+    }
+}
+
+impl<K, T> InformerBuilder<K, T>
+where
+    K: kube::Resource + DeserializeOwned + Clone + Send + Sync + 'static,
+    T: Object,
+{
+    /// Only objects of this namespace. Call it again for more: each has its own watch and watermark, and
+    /// all are behind one lister.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        let namespace = namespace.into();
+        if !self.namespaces.contains(&namespace) {
+            self.namespaces.push(namespace);
+        }
+        self
+    }
+
+    /// Only objects whose labels match, like `app=web,tier in (a,b)`.
+    pub fn label_selector(mut self, selector: impl Into<String>) -> Self {
+        self.label_selector = Some(selector.into());
+        self
+    }
+
+    /// Only objects whose fields match, like `spec.nodeName=n1`.
+    pub fn field_selector(mut self, selector: impl Into<String>) -> Self {
+        self.field_selector = Some(selector.into());
+        self
+    }
+
+    /// Caches `managedFields` too. They are often half of an object, and slow to decode.
+    pub fn keep_managed_fields(mut self) -> Self {
+        self.keep_managed_fields = true;
+        self
+    }
+
+    /// Keeps the objects in another store than a hash map.
+    pub fn store(mut self, store: impl Store<T> + 'static) -> Self {
+        self.store = Some(Box::new(store));
+        self
+    }
+
+    /// Tells handlers every cached object again after this time (see [`HandlerOptions::resync`]).
+    ///
+    /// [`HandlerOptions::resync`]: crate::HandlerOptions::resync
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period);
+        self
+    }
+
+    /// How to talk to the server.
+    pub fn config(mut self, config: ReflectorConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Called with every failure of the list and watch, and every object that could not be decoded. They are
+    /// logged, counted and retried anyway.
+    pub fn on_error(mut self, on_error: impl Fn(&ReflectorError) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Arc::new(on_error));
+        self
+    }
+
+    /// Where time, randomness and tasks come from.
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Where to count.
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Two builders with one identity list and watch the same.
+    pub(crate) fn identity(&self) -> String {
+        let mut namespaces = self.namespaces.clone();
+        namespaces.sort_unstable();
+        let path = (self.resource.path)(None);
+        let selectors = (&self.label_selector, &self.field_selector);
+        format!("{path} {namespaces:?} {selectors:?} {}", self.keep_managed_fields)
+    }
+
+    pub(crate) fn inherit(mut self, other: &crate::factory::Defaults) -> Self {
+        self.namespaces = other.namespaces.clone();
+        self.resync = other.resync;
+        self.config = other.config.clone();
+        self.env(other.env.clone()).metrics(other.metrics.clone())
+    }
+
+    /// The informer, which does nothing until it is started.
+    pub fn build(mut self) -> SharedInformer<T> {
+        let store = self.store.take().unwrap_or_else(|| Box::new(MapStore::default()));
+        let indexer = Arc::new(Indexer::from_box(store));
+        let (complete, transform) = (self.complete.take(), self.transform.clone());
+        let make = move |mut object: K| {
+            if let Some(complete) = &complete {
+                complete(&mut object);
+            }
+            transform(object)
+        };
+        let decoder = Decoder::new(self.keep_managed_fields, Arc::new(make));
+        let scopes: Vec<_> = match self.namespaces.is_empty() {
+            true => vec![Scope::Cluster],
+            false => self.namespaces.iter().map(|name| Scope::Namespace(name.as_str().into())).collect(),
+        };
+        let parts = scopes.iter().map(|scope| self.scope_parts(scope, &indexer, &decoder)).collect();
+        let name = self.resource.name.clone();
+        let core = Core::new(indexer, scopes, name, self.env, self.metrics, self.resync);
+        SharedInformer {
+            inner: Arc::new(Inner { core: Arc::new(core), scopes: parts, tasks: Mutex::default() }),
+        }
+    }
+
+    fn scope_parts(&self, scope: &Scope, indexer: &Arc<Indexer<T>>, decoder: &Decoder<T>) -> ScopeParts<T> {
+        let target = Target {
+            resource: self.resource.name.clone(),
+            api_version: self.resource.api_version.clone(),
+            kind: self.resource.kind.clone(),
+            path: (self.resource.path)(scope.namespace()),
+            scope: scope.clone(),
+            label_selector: self.label_selector.clone(),
+            field_selector: self.field_selector.clone(),
+            metadata_only: self.resource.metadata_only,
+        };
+        let fifo = Arc::new(DeltaFifo::new(indexer.clone(), scope.clone(), self.config.queue_capacity));
+        let trouble = Arc::new(Mutex::new(None));
+        let reflector = Reflector {
+            client: self.client.clone(),
+            metrics: ReflectorMetrics::new(self.metrics.clone(), &target),
+            target,
+            decoder: decoder.clone(),
+            indexer: indexer.clone(),
+            fifo: fifo.clone(),
+            config: self.config.clone(),
+            env: self.env.clone(),
+            on_error: self.on_error.clone(),
+            trouble: trouble.clone(),
+        };
+        ScopeParts { scope: scope.clone(), fifo, reflector: Mutex::new(Some(reflector)), trouble }
+    }
+}

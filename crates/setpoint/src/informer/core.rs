@@ -1,0 +1,228 @@
+//! The heart of an informer: applies batches to the cache and distributes what changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use setpoint_env::{Env, Task};
+use tokio::sync::{Notify, watch};
+
+use super::apply::apply;
+use super::fold::FoldBuffer;
+use super::handler::Owner;
+use super::listener::{Listener, Teller};
+use crate::metrics::Gauge;
+use crate::{
+    Batch, DeltaFifo, EventHandler, HandlerOptions, Indexer, Metrics, Object, Registration, Scope,
+};
+
+/// The cache and those who are told about it.
+pub(super) struct Core<T> {
+    pub(super) indexer: Arc<Indexer<T>>,
+    pub(super) env: Env,
+    pub(super) name: String,
+    pub(super) metrics: Metrics,
+    pub(super) resync: Option<Duration>,
+    listeners: Mutex<Listeners<T>>,
+    /// How far the cache has got; changes with every batch.
+    progress: watch::Sender<Progress>,
+    store_objects: Gauge,
+}
+
+/// Counts of what was applied so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Progress {
+    pub(super) batches: u64,
+    pub(super) changes: u64,
+}
+
+struct Listeners<T> {
+    next_id: u64,
+    all: BTreeMap<u64, Entry<T>>,
+    /// Scopes whose first list has not been applied.
+    unsynced: BTreeSet<Scope>,
+}
+
+struct Entry<T> {
+    /// `None` for one that reads the cache by itself.
+    listener: Option<Arc<Listener<T>>>,
+    handler_name: String,
+    task: Task<()>,
+}
+
+impl<T> std::fmt::Debug for Core<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedInformer").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<T: Object> Core<T> {
+    pub(super) fn new(
+        indexer: Arc<Indexer<T>>,
+        scopes: impl IntoIterator<Item = Scope>,
+        name: String,
+        env: Env,
+        metrics: Metrics,
+        resync: Option<Duration>,
+    ) -> Core<T> {
+        let unsynced = scopes.into_iter().collect();
+        let store_objects =
+            metrics.gauge("informer_store_objects", "Objects in the cache.", &[("name", &name)]);
+        Core {
+            indexer,
+            env,
+            name,
+            metrics,
+            resync,
+            listeners: Mutex::new(Listeners { next_id: 0, all: BTreeMap::new(), unsynced }),
+            progress: watch::Sender::new(Progress::default()),
+            store_objects,
+        }
+    }
+
+    /// Applies what a reflector brings, for ever.
+    pub(super) async fn run(self: Arc<Self>, scope: Scope, fifo: Arc<DeltaFifo<T>>) {
+        let namespace = scope.to_string();
+        let labels = [("name", self.name.as_str()), ("namespace", namespace.as_str())];
+        let queued = self.metrics.gauge("informer_queued_items", "Objects with changes to apply.", &labels);
+        let version = self.metrics.gauge(
+            "informer_store_resource_version",
+            "The resourceVersion that the cache is at.",
+            &labels,
+        );
+        loop {
+            let batch = fifo.drain().await;
+            self.apply(&scope, &batch);
+            if let Some(watermark) = batch.version() {
+                version.set(watermark.as_gauge());
+            }
+            drop(batch);
+            queued.set(fifo.len() as u64);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// One batch: one transaction, the watermark with it, then the handlers.
+    fn apply(&self, scope: &Scope, batch: &Batch<'_, T>) {
+        let mut listeners = self.listeners.lock();
+        let is_first = listeners.unsynced.contains(scope);
+        let changes = self.indexer.write(|writer| {
+            let changes = apply(writer, batch, is_first);
+            if let Some(version) = batch.version() {
+                writer.set_watermark(scope, version.clone());
+            }
+            changes
+        });
+        self.store_objects.set(self.indexer.len() as u64);
+        let has_synced_now = batch.is_replace() && listeners.unsynced.remove(scope) && listeners.unsynced.is_empty();
+        if !changes.is_empty() || has_synced_now {
+            for listener in listeners.all.values().filter_map(|entry| entry.listener.as_ref()) {
+                let mut buffer = listener.buffer.lock();
+                changes.iter().for_each(|change| buffer.push(change));
+                if has_synced_now {
+                    buffer.cache_has_synced();
+                }
+                listener.lag.set(buffer.lag() as u64);
+                drop(buffer);
+                listener.news.notify_one();
+            }
+        }
+        self.progress.send_modify(|progress| {
+            progress.batches += 1;
+            progress.changes += changes.len() as u64 + u64::from(has_synced_now);
+        });
+    }
+
+    /// Gives `read` the cached objects while no batch is being applied or distributed.
+    pub(super) fn between_batches(&self, read: impl FnOnce(Vec<Arc<T>>)) {
+        let _no_batch = self.listeners.lock();
+        read(self.indexer.list());
+    }
+
+    /// Adds a handler: it is told what is cached now, and then every change after that.
+    pub(super) fn add_handler(
+        self: &Arc<Self>,
+        handler: Arc<dyn EventHandler<T>>,
+        options: HandlerOptions,
+    ) -> Registration {
+        let mut listeners = self.listeners.lock();
+        let id = listeners.take_id();
+        let handler_name = options.name.unwrap_or_else(|| id.to_string());
+        let labels = [("name", self.name.as_str()), ("handler", handler_name.as_str())];
+        let listener = Arc::new(Listener {
+            buffer: Mutex::new(FoldBuffer::new(self.indexer.list(), listeners.unsynced.is_empty())),
+            news: Notify::new(),
+            lag: self.metrics.gauge(HANDLER_LAG, "Changes that a handler was not told yet.", &labels),
+            panics: self.metrics.counter("informer_handler_panics_total", "Calls of a handler that panicked.", &labels),
+        });
+        let (synced, synced_receiver) = watch::channel(false);
+        let teller = Teller {
+            listener: listener.clone(),
+            handler,
+            synced,
+            resync: options.resync.or(self.resync),
+            core: Arc::downgrade(self),
+            env: self.env.clone(),
+        };
+        let task = self.env.spawn(teller.run());
+        listeners.all.insert(id, Entry { listener: Some(listener), handler_name, task });
+        self.registration(id, synced_receiver)
+    }
+
+    /// Adds a task that ends when it is unregistered, or with the informer.
+    pub(super) fn add_task(
+        self: &Arc<Self>,
+        synced: watch::Receiver<bool>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> Registration {
+        let mut listeners = self.listeners.lock();
+        let id = listeners.take_id();
+        let entry = Entry { listener: None, handler_name: id.to_string(), task: self.env.spawn(task) };
+        listeners.all.insert(id, entry);
+        self.registration(id, synced)
+    }
+
+    fn registration(self: &Arc<Self>, id: u64, synced: watch::Receiver<bool>) -> Registration {
+        let owner: Arc<dyn Owner> = self.clone();
+        Registration { id, synced, owner: Arc::downgrade(&owner) }
+    }
+
+    /// Takes every handler away.
+    pub(super) fn take_all(&self) -> Vec<Task<()>> {
+        let all = std::mem::take(&mut self.listeners.lock().all);
+        all.into_values().map(|entry| entry.task).collect()
+    }
+
+    /// The scopes whose first list is not in the cache yet.
+    pub(super) fn unsynced(&self) -> Vec<Scope> {
+        self.listeners.lock().unsynced.iter().cloned().collect()
+    }
+
+    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+}
+
+impl<T> Listeners<T> {
+    fn take_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+}
+
+const HANDLER_LAG: &str = "informer_handler_lag";
+
+impl<T: Object> Owner for Core<T> {
+    fn backlog(&self, id: u64) -> usize {
+        let listeners = self.listeners.lock();
+        let listener = listeners.all.get(&id).and_then(|entry| entry.listener.as_ref());
+        listener.map_or(0, |listener| listener.buffer.lock().len())
+    }
+
+    fn unregister(&self, id: u64) -> Option<Task<()>> {
+        let entry = self.listeners.lock().all.remove(&id)?;
+        self.metrics.remove(HANDLER_LAG, &[("name", &self.name), ("handler", &entry.handler_name)]);
+        Some(entry.task)
+    }
+}

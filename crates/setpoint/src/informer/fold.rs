@@ -1,0 +1,368 @@
+//! What waits for one handler: at most two notices a key, however far the handler falls behind.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+use super::apply::Change;
+use crate::object::{is_recreated, same_version};
+use crate::store::FixedMap;
+use crate::{Deleted, Object, ObjectKey};
+
+/// What a handler is told next.
+#[derive(Debug)]
+pub(super) enum Notice<T> {
+    Add { object: Arc<T>, is_initial: bool },
+    Update { old: Arc<T>, new: Arc<T> },
+    Delete(Deleted<T>),
+}
+
+/// What a handler is to be told about one key. `old` and `delivered` are the last state that it was told.
+enum Waiting<T> {
+    Add { object: Arc<T>, is_initial: bool },
+    Update { old: Arc<T>, new: Arc<T> },
+    Sync(Arc<T>),
+    Delete { delivered: Arc<T>, deleted: Deleted<T> },
+    /// Deleted, then created again as another object: two notices.
+    Recreate { delivered: Arc<T>, deleted: Deleted<T>, object: Arc<T> },
+}
+
+/// The backlog of one handler.
+///
+/// Notices of a key fold, so that what the handler is told leads from the last state that it was told to the
+/// present one: Add + Update → Add; Update + Update → one Update; Update + Sync → the Update; an Add that
+/// was not delivered + Delete → nothing; Delete + Add of another uid stay two.
+pub(super) struct FoldBuffer<T> {
+    /// What was in the cache when the handler came. Told before anything else, as adds.
+    initial: std::vec::IntoIter<Arc<T>>,
+    /// The cache at the last resync. Told when nothing else waits.
+    resync: std::vec::IntoIter<Arc<T>>,
+    /// Keys that were told something since the last resync began.
+    told: HashSet<ObjectKey, BuildHasherDefault<std::collections::hash_map::DefaultHasher>>,
+    queue: VecDeque<(u64, ObjectKey)>,
+    waiting: FixedMap<ObjectKey, (u64, Waiting<T>)>,
+    next_number: u64,
+    sync: Sync,
+}
+
+/// Whether the handler was told the whole first list.
+#[derive(Clone, Copy, PartialEq)]
+enum Sync {
+    /// The first list has not come.
+    Ahead,
+    /// When everything before this number is told.
+    At(u64),
+    Done,
+}
+
+/// The answer of [`FoldBuffer::pop`].
+pub(super) enum Popped<T> {
+    Notice(Notice<T>),
+    /// From now on the handler has synced.
+    Synced,
+    Nothing,
+}
+
+impl<T: Object> FoldBuffer<T> {
+    /// A backlog that begins with a snapshot of the cache.
+    pub(super) fn new(snapshot: Vec<Arc<T>>, cache_has_synced: bool) -> FoldBuffer<T> {
+        FoldBuffer {
+            initial: snapshot.into_iter(),
+            resync: Vec::new().into_iter(),
+            told: HashSet::default(),
+            queue: VecDeque::new(),
+            waiting: FixedMap::default(),
+            next_number: 0,
+            sync: if cache_has_synced { Sync::At(0) } else { Sync::Ahead },
+        }
+    }
+
+    /// How many notices wait, what is left of snapshots not counted.
+    pub(super) fn len(&self) -> usize {
+        let second = |(_, waiting): &&(u64, Waiting<T>)| matches!(waiting, Waiting::Recreate { .. });
+        self.waiting.len() + self.waiting.values().filter(second).count()
+    }
+
+    /// How many notices wait, snapshots included; cheap and a little high.
+    pub(super) fn lag(&self) -> usize {
+        self.waiting.len() + self.initial.len() + self.resync.len()
+    }
+
+    /// The whole first list is in the backlog now.
+    pub(super) fn cache_has_synced(&mut self) {
+        if self.sync == Sync::Ahead {
+            self.sync = Sync::At(self.next_number);
+        }
+    }
+
+    /// Begins a resync with a snapshot of the cache, unless the first snapshot or the last resync is still
+    /// under way.
+    pub(super) fn resync(&mut self, snapshot: Vec<Arc<T>>) {
+        if self.initial.as_slice().is_empty() && self.resync.as_slice().is_empty() {
+            self.resync = snapshot.into_iter();
+            self.told.clear();
+        }
+    }
+
+    /// Adds a change, folded into what waits for its key.
+    pub(super) fn push(&mut self, change: &Change<T>) {
+        let key = change.key();
+        let Some((number, before)) = self.waiting.remove(key) else {
+            let number = self.next_number;
+            self.next_number += 1;
+            self.queue.push_back((number, key.clone()));
+            self.waiting.insert(key.clone(), (number, Waiting::of(change)));
+            self.forget_stale();
+            return;
+        };
+        if let Some(after) = before.fold(change) {
+            self.waiting.insert(key.clone(), (number, after));
+        }
+    }
+
+    /// Entries of keys that have nothing to tell any more stay in the queue until they come up, but not too
+    /// many of them.
+    fn forget_stale(&mut self) {
+        if self.queue.len() > 2 * self.waiting.len() + 64 {
+            let waiting = &self.waiting;
+            self.queue.retain(|(number, key)| waiting.get(key).is_some_and(|(current, _)| current == number));
+        }
+    }
+
+    /// What the handler is told next.
+    pub(super) fn pop(&mut self) -> Popped<T> {
+        if let Some(notice) = self.pop_initial() {
+            return Popped::Notice(notice);
+        }
+        let next = self.next_live();
+        if let Sync::At(mark) = self.sync
+            && next.is_none_or(|number| number >= mark)
+        {
+            self.sync = Sync::Done;
+            return Popped::Synced;
+        }
+        match next {
+            Some(_) => self.pop_waiting().map_or(Popped::Nothing, Popped::Notice),
+            None => self.pop_resync().map_or(Popped::Nothing, Popped::Notice),
+        }
+    }
+
+    /// An object of the first snapshot, with what happened to it since.
+    fn pop_initial(&mut self) -> Option<Notice<T>> {
+        for object in self.initial.by_ref() {
+            let waiting = ObjectKey::of(object.meta()).and_then(|key| self.waiting.remove(&key));
+            let object = match waiting.map(|(_, waiting)| waiting) {
+                None => object,
+                Some(Waiting::Delete { .. }) => continue,
+                Some(
+                    Waiting::Update { new: object, .. }
+                    | Waiting::Add { object, .. }
+                    | Waiting::Sync(object)
+                    | Waiting::Recreate { object, .. },
+                ) => object,
+            };
+            return Some(Notice::Add { object, is_initial: true });
+        }
+        None
+    }
+
+    /// The number of the first entry that still has something to tell.
+    fn next_live(&mut self) -> Option<u64> {
+        while let Some((number, key)) = self.queue.front() {
+            if self.waiting.get(key).is_some_and(|(current, _)| current == number) {
+                return Some(*number);
+            }
+            self.queue.pop_front();
+        }
+        None
+    }
+
+    fn pop_waiting(&mut self) -> Option<Notice<T>> {
+        let (number, key) = self.queue.pop_front()?;
+        let (_, waiting) = self.waiting.remove(&key)?;
+        if !self.resync.as_slice().is_empty() {
+            self.told.insert(key.clone());
+        }
+        Some(match waiting {
+            Waiting::Add { object, is_initial } => Notice::Add { object, is_initial },
+            Waiting::Update { old, new } => Notice::Update { old, new },
+            Waiting::Sync(object) => Notice::Update { old: object.clone(), new: object },
+            Waiting::Delete { deleted, .. } => Notice::Delete(deleted),
+            Waiting::Recreate { deleted, object, .. } => {
+                // The second notice keeps the place of the first.
+                self.queue.push_front((number, key.clone()));
+                self.waiting.insert(key, (number, Waiting::Add { object, is_initial: false }));
+                Notice::Delete(deleted)
+            }
+        })
+    }
+
+    fn pop_resync(&mut self) -> Option<Notice<T>> {
+        let told = &self.told;
+        let is_due = |object: &Arc<T>| ObjectKey::of(object.meta()).is_some_and(|key| !told.contains(&key));
+        let object = self.resync.by_ref().find(is_due)?;
+        Some(Notice::Update { old: object.clone(), new: object })
+    }
+}
+
+impl<T: Object> Waiting<T> {
+    /// What a change is to a handler that nothing waits for.
+    fn of(change: &Change<T>) -> Waiting<T> {
+        match change.clone() {
+            Change::Added { object, is_initial, .. } => Waiting::Add { object, is_initial },
+            Change::Updated { old, new, .. } => Waiting::Update { old, new },
+            Change::Deleted { old, deleted, .. } => Waiting::Delete { delivered: old, deleted },
+            Change::Synced { object, .. } => Waiting::Sync(object),
+        }
+    }
+
+    /// What is left to tell after one more change; `None` if nothing is.
+    fn fold(self, change: &Change<T>) -> Option<Waiting<T>> {
+        match change.clone() {
+            Change::Synced { .. } => Some(self),
+            Change::Added { object: new, .. } | Change::Updated { new, .. } => self.fold_present(new),
+            Change::Deleted { deleted, .. } => match self {
+                Waiting::Add { .. } => None,
+                Waiting::Update { old, .. } => Some(Waiting::Delete { delivered: old, deleted }),
+                Waiting::Sync(object) => Some(Waiting::Delete { delivered: object, deleted }),
+                waiting @ Waiting::Delete { .. } => Some(waiting),
+                Waiting::Recreate { delivered, deleted, .. } => Some(Waiting::Delete { delivered, deleted }),
+            },
+        }
+    }
+
+    fn fold_present(self, new: Arc<T>) -> Option<Waiting<T>> {
+        Some(match self {
+            Waiting::Add { is_initial, .. } => Waiting::Add { object: new, is_initial },
+            Waiting::Update { old, .. } | Waiting::Sync(old) => Waiting::Update { old, new },
+            Waiting::Recreate { delivered, deleted, .. } => {
+                Waiting::Recreate { delivered, deleted, object: new }
+            }
+            Waiting::Delete { delivered, deleted } if is_recreated(&*delivered, &*new) => {
+                Waiting::Recreate { delivered, deleted, object: new }
+            }
+            // It only left the selector for a while.
+            Waiting::Delete { delivered, .. } if same_version(&*delivered, &*new) => return None,
+            Waiting::Delete { delivered, .. } => Waiting::Update { old: delivered, new },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::object::testing::object;
+
+    fn add(uid: &str, version: u64) -> Change<ConfigMap> {
+        Change::Added { key: "a".into(), object: object("a", uid, version), is_initial: false }
+    }
+
+    fn update(uid: &str, old: u64, new: u64) -> Change<ConfigMap> {
+        Change::Updated { key: "a".into(), old: object("a", uid, old), new: object("a", uid, new) }
+    }
+
+    fn delete(uid: &str, old: u64, last: u64) -> Change<ConfigMap> {
+        let deleted = Deleted { object: object("a", uid, last), is_tombstone: false };
+        Change::Deleted { key: "a".into(), old: object("a", uid, old), deleted }
+    }
+
+    fn sync(uid: &str, version: u64) -> Change<ConfigMap> {
+        Change::Synced { key: "a".into(), object: object("a", uid, version) }
+    }
+
+    fn version(object: &ConfigMap) -> &str {
+        object.metadata.resource_version.as_deref().unwrap()
+    }
+
+    /// Everything that the handler is told, in words.
+    fn told(mut buffer: FoldBuffer<ConfigMap>) -> String {
+        let mut words = Vec::new();
+        loop {
+            words.push(match buffer.pop() {
+                Popped::Notice(Notice::Add { object, .. }) => format!("add {}", version(&object)),
+                Popped::Notice(Notice::Update { old, new }) => {
+                    format!("update {} {}", version(&old), version(&new))
+                }
+                Popped::Notice(Notice::Delete(deleted)) => format!("delete {}", version(&deleted.object)),
+                Popped::Synced => "synced".to_owned(),
+                Popped::Nothing => return words.join(", "),
+            });
+        }
+    }
+
+    fn check(snapshot: &[(&str, u64)], changes: &[Change<ConfigMap>], expected: &str) {
+        let snapshot = snapshot.iter().map(|(uid, version)| object("a", uid, *version)).collect();
+        let mut buffer = FoldBuffer::new(snapshot, false);
+        changes.iter().for_each(|change| buffer.push(change));
+        assert!(buffer.len() <= 2);
+        assert_eq!(told(buffer), expected);
+    }
+
+    #[test]
+    fn changes_of_a_key_fold_as_the_table_says() {
+        check(&[], &[add("u", 1), update("u", 1, 2)], "add 2");
+        check(&[], &[update("u", 1, 2), update("u", 2, 3)], "update 1 3");
+        check(&[], &[update("u", 1, 2), sync("u", 2)], "update 1 2");
+        check(&[], &[sync("u", 1), update("u", 1, 2)], "update 1 2");
+        check(&[], &[add("u", 1), delete("u", 1, 2)], "");
+        check(&[], &[update("u", 1, 2), delete("u", 2, 3)], "delete 3");
+        check(&[], &[delete("u", 1, 2), add("v", 3)], "delete 2, add 3");
+        check(&[], &[delete("u", 1, 2), add("v", 3), update("v", 3, 4)], "delete 2, add 4");
+        check(&[], &[delete("u", 1, 2), add("v", 3), delete("v", 3, 4)], "delete 2");
+        check(&[], &[delete("u", 1, 2), add("u", 3)], "update 1 3");
+        check(&[], &[sync("u", 1)], "update 1 1");
+    }
+
+    #[test]
+    fn changes_fold_into_a_snapshot_that_is_not_told_yet() {
+        check(&[("u", 1)], &[], "add 1");
+        check(&[("u", 1)], &[update("u", 1, 2)], "add 2");
+        check(&[("u", 1)], &[delete("u", 1, 2)], "");
+        check(&[("u", 1)], &[delete("u", 1, 2), add("v", 3)], "add 3");
+    }
+
+    #[test]
+    fn a_handler_has_synced_when_it_was_told_the_first_list_and_not_later() {
+        let mut buffer = FoldBuffer::new(Vec::new(), false);
+        buffer.push(&add("u", 1));
+        buffer.cache_has_synced();
+        let mut later = add("w", 2);
+        if let Change::Added { key, .. } = &mut later {
+            *key = "b".into();
+        }
+        buffer.push(&later);
+        assert_eq!(told(buffer), "add 1, synced, add 2");
+        assert_eq!(told(FoldBuffer::new(vec![object("a", "u", 1)], true)), "add 1, synced");
+        assert_eq!(told(FoldBuffer::new(Vec::new(), true)), "synced");
+    }
+
+    #[test]
+    fn an_initial_object_that_is_deleted_before_it_is_told_does_not_hold_sync_up() {
+        let mut buffer = FoldBuffer::new(Vec::new(), false);
+        buffer.push(&add("u", 1));
+        buffer.cache_has_synced();
+        buffer.push(&delete("u", 1, 2));
+        assert_eq!(told(buffer), "synced");
+    }
+
+    #[test]
+    fn a_resync_skips_what_was_told_since_it_began_and_waits_behind_changes() {
+        let mut buffer = FoldBuffer::new(Vec::new(), false);
+        buffer.resync(vec![object("a", "u", 1), object("b", "w", 1)]);
+        buffer.push(&update("u", 1, 2));
+        assert_eq!(told(buffer), "update 1 2, update 1 1");
+    }
+
+    #[test]
+    fn the_queue_of_keys_stays_small_when_nothing_is_told() {
+        let mut buffer = FoldBuffer::new(Vec::new(), false);
+        for version in 0..10_000 {
+            buffer.push(&add("u", version));
+            buffer.push(&delete("u", version, version));
+        }
+        assert_eq!(buffer.len(), 0);
+        assert!(buffer.queue.len() <= 66, "{}", buffer.queue.len());
+    }
+}

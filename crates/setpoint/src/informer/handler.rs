@@ -1,0 +1,165 @@
+//! What a user hands to an informer, and gets back for it.
+
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use setpoint_env::Task;
+use tokio::sync::watch;
+
+use crate::{Deleted, Object};
+
+/// Told about every change of the cache, one call at a time, in a task of its own.
+///
+/// - Changes of one object come in order, and after the cache has them.
+/// - A handler that falls behind is told less: changes of an object fold, and `old` is always the last state
+///   that *this* handler was told.
+/// - A panic is caught, counted and logged; the next change is told as if nothing had happened.
+///
+/// Calls are synchronous and should be short: most handlers add a key to a work queue. One that can take no
+/// more for now says so with [`EventHandler::poll_ready`].
+#[doc(alias = "ResourceEventHandler")]
+pub trait EventHandler<T>: Send + Sync + 'static {
+    /// An object came into being, or was there already: `is_initial` says that it is part of the first list
+    /// (or of the cache, for a handler that came late).
+    fn on_add(&self, object: &Arc<T>, is_initial: bool) {
+        let _ = (object, is_initial);
+    }
+
+    /// An object changed. On a resync `old` and `new` are the same ([`is_resync`]).
+    fn on_update(&self, old: &Arc<T>, new: &Arc<T>) {
+        let _ = (old, new);
+    }
+
+    /// An object is gone.
+    fn on_delete(&self, deleted: &Deleted<T>) {
+        let _ = deleted;
+    }
+
+    /// Whether the handler can take the next call. Until it is ready, changes fold.
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        let _ = context;
+        Poll::Ready(())
+    }
+}
+
+/// Whether an update tells nothing new: a resync, which repeats the cached state.
+pub fn is_resync<T: Object>(old: &T, new: &T) -> bool {
+    crate::object::same_version(old, new)
+}
+
+type AddFn<T> = Box<dyn Fn(&Arc<T>, bool) + Send + Sync>;
+type UpdateFn<T> = Box<dyn Fn(&Arc<T>, &Arc<T>) + Send + Sync>;
+type DeleteFn<T> = Box<dyn Fn(&Deleted<T>) + Send + Sync>;
+
+/// A handler made of closures; those that are not given do nothing.
+#[doc(alias = "ResourceEventHandlerFuncs")]
+#[must_use]
+pub struct HandlerFns<T> {
+    add: Option<AddFn<T>>,
+    update: Option<UpdateFn<T>>,
+    delete: Option<DeleteFn<T>>,
+}
+
+impl<T> Default for HandlerFns<T> {
+    fn default() -> HandlerFns<T> {
+        HandlerFns { add: None, update: None, delete: None }
+    }
+}
+
+impl<T> HandlerFns<T> {
+    /// A handler that does nothing.
+    pub fn new() -> HandlerFns<T> {
+        HandlerFns::default()
+    }
+
+    /// Sets [`EventHandler::on_add`].
+    pub fn on_add(mut self, call: impl Fn(&Arc<T>, bool) + Send + Sync + 'static) -> HandlerFns<T> {
+        self.add = Some(Box::new(call));
+        self
+    }
+
+    /// Sets [`EventHandler::on_update`].
+    pub fn on_update(mut self, call: impl Fn(&Arc<T>, &Arc<T>) + Send + Sync + 'static) -> HandlerFns<T> {
+        self.update = Some(Box::new(call));
+        self
+    }
+
+    /// Sets [`EventHandler::on_delete`].
+    pub fn on_delete(mut self, call: impl Fn(&Deleted<T>) + Send + Sync + 'static) -> HandlerFns<T> {
+        self.delete = Some(Box::new(call));
+        self
+    }
+}
+
+impl<T: Object> EventHandler<T> for HandlerFns<T> {
+    fn on_add(&self, object: &Arc<T>, is_initial: bool) {
+        if let Some(call) = &self.add {
+            call(object, is_initial);
+        }
+    }
+
+    fn on_update(&self, old: &Arc<T>, new: &Arc<T>) {
+        if let Some(call) = &self.update {
+            call(old, new);
+        }
+    }
+
+    fn on_delete(&self, deleted: &Deleted<T>) {
+        if let Some(call) = &self.delete {
+            call(deleted);
+        }
+    }
+}
+
+/// How a handler is served.
+#[derive(Clone, Debug, Default)]
+pub struct HandlerOptions {
+    /// Tell every cached object again after this time, as an update to itself. `None`: the informer's own
+    /// setting. A resync asks the cache, not the server.
+    pub resync: Option<Duration>,
+    /// The handler's name in metrics and logs; a number if there is none.
+    pub name: Option<String>,
+}
+
+/// A handler's place at an informer. Dropping it leaves the handler where it is.
+#[derive(Debug)]
+#[doc(alias = "ResourceEventHandlerRegistration")]
+pub struct Registration {
+    pub(super) id: u64,
+    pub(super) synced: watch::Receiver<bool>,
+    pub(super) owner: Weak<dyn Owner>,
+}
+
+/// The informer, whatever the type of its objects.
+pub(super) trait Owner: Send + Sync + std::fmt::Debug {
+    fn backlog(&self, id: u64) -> usize;
+    fn unregister(&self, id: u64) -> Option<Task<()>>;
+}
+
+impl Registration {
+    /// Whether the handler was told the whole first list. (That the *cache* has synced is another fact: see
+    /// [`SharedInformer::has_synced`](crate::SharedInformer::has_synced).)
+    pub fn has_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Waits until [`Registration::has_synced`]. False if the handler was removed before.
+    pub async fn wait_for_sync(&self) -> bool {
+        self.synced.clone().wait_for(|synced| *synced).await.is_ok()
+    }
+
+    /// How many notices wait for the handler. However slow it is, there are never more than objects in the
+    /// cache and objects that it was told of, together.
+    pub fn backlog(&self) -> usize {
+        self.owner.upgrade().map_or(0, |owner| owner.backlog(self.id))
+    }
+
+    /// Takes the handler away. When this returns, no call is under way and none will come.
+    pub async fn remove(self) {
+        let task = self.owner.upgrade().and_then(|owner| owner.unregister(self.id));
+        if let Some(task) = task {
+            task.stop().await;
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! One handler at work: its backlog and the task that tells it.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use setpoint_env::Env;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::core::Core;
+use super::fold::{FoldBuffer, Notice, Popped};
+use crate::metrics::{Counter, Gauge};
+use crate::{EventHandler, Object};
+
+/// After so many calls in a row the task lets others run.
+const CALLS_A_TURN: u32 = 64;
+
+/// What the informer and the task of a handler share.
+pub(super) struct Listener<T> {
+    pub(super) buffer: Mutex<FoldBuffer<T>>,
+    pub(super) news: Notify,
+    pub(super) lag: Gauge,
+    pub(super) panics: Counter,
+}
+
+/// What the task of a handler needs.
+pub(super) struct Teller<T> {
+    pub(super) listener: Arc<Listener<T>>,
+    pub(super) handler: Arc<dyn EventHandler<T>>,
+    pub(super) synced: watch::Sender<bool>,
+    pub(super) resync: Option<Duration>,
+    pub(super) core: Weak<Core<T>>,
+    pub(super) env: Env,
+}
+
+impl<T: Object> Teller<T> {
+    /// Tells the handler everything, for ever.
+    pub(super) async fn run(self) {
+        let mut resync_at = self.resync.map(|period| self.env.instant() + period);
+        let mut calls = 0;
+        loop {
+            poll_fn(|context| self.handler.poll_ready(context)).await;
+            if let (Some(due), Some(period)) = (resync_at, self.resync)
+                && self.env.instant() >= due
+            {
+                self.begin_resync();
+                resync_at = Some(due + period);
+            }
+            let popped = self.listener.buffer.lock().pop();
+            match popped {
+                Popped::Notice(notice) => self.call(notice),
+                Popped::Synced => drop(self.synced.send_replace(true)),
+                Popped::Nothing => {
+                    self.listener.lag.set(0);
+                    self.wait(resync_at).await;
+                }
+            }
+            calls += 1;
+            if calls % CALLS_A_TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    async fn wait(&self, resync_at: Option<Instant>) {
+        let Some(due) = resync_at else { return self.listener.news.notified().await };
+        tokio::select! {
+            biased;
+            () = self.listener.news.notified() => {}
+            () = sleep_until(due) => {}
+        }
+    }
+
+    /// Takes a snapshot between two batches.
+    fn begin_resync(&self) {
+        if let Some(core) = self.core.upgrade() {
+            core.between_batches(|snapshot| self.listener.buffer.lock().resync(snapshot));
+        }
+    }
+
+    fn call(&self, notice: Notice<T>) {
+        let call = || match &notice {
+            Notice::Add { object, is_initial } => self.handler.on_add(object, *is_initial),
+            Notice::Update { old, new } => self.handler.on_update(old, new),
+            Notice::Delete(deleted) => self.handler.on_delete(deleted),
+        };
+        if catch_unwind(AssertUnwindSafe(call)).is_err() {
+            self.listener.panics.inc();
+            let object = match &notice {
+                Notice::Add { object, .. } | Notice::Update { new: object, .. } => object,
+                Notice::Delete(deleted) => &deleted.object,
+            };
+            let key = crate::ObjectKey::of(object.meta());
+            tracing::error!(?key, "a handler panicked; it is told the next change all the same");
+        }
+    }
+}

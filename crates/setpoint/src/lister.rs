@@ -1,0 +1,120 @@
+//! Beside stage 4: the read side of a cache.
+
+use std::sync::Arc;
+
+use kube::core::{Selector, SelectorExt};
+
+use crate::{IndexError, Indexer, Object, ObjectKey, ResourceVersion, Scope, View};
+
+/// Reads from the cache of an informer; never asks the server. (For that there is [`kube::Api`].)
+///
+/// `None` means that the object is not in the cache: since the cache follows the server, deleted or never
+/// created, as of the cache's [watermark](Lister::watermark).
+pub struct Lister<T> {
+    indexer: Arc<Indexer<T>>,
+}
+
+impl<T> Clone for Lister<T> {
+    fn clone(&self) -> Lister<T> {
+        Lister { indexer: self.indexer.clone() }
+    }
+}
+
+impl<T: Object> Lister<T> {
+    pub(crate) fn new(indexer: Arc<Indexer<T>>) -> Lister<T> {
+        Lister { indexer }
+    }
+
+    /// The object of this key.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+        self.indexer.get(key)
+    }
+
+    /// Every object, in no particular order.
+    pub fn list(&self) -> Vec<Arc<T>> {
+        self.indexer.list()
+    }
+
+    /// The objects of one namespace.
+    pub fn namespace<'a>(&'a self, namespace: &'a str) -> NamespaceLister<'a, T> {
+        NamespaceLister { lister: self, namespace }
+    }
+
+    /// The objects whose labels match, in no particular order.
+    pub fn select(&self, selector: &Selector) -> Vec<Arc<T>> {
+        let mut found = Vec::new();
+        self.indexer.view(|view| {
+            view.for_each(|_, object| {
+                if matches(selector, &**object) {
+                    found.push(object.clone());
+                }
+            });
+        });
+        found
+    }
+
+    /// The objects that an index has under `value`, ordered by key.
+    pub fn by_index(&self, name: &str, value: &str) -> Result<Vec<Arc<T>>, IndexError> {
+        self.indexer.by_index(name, value)
+    }
+
+    /// The keys that an index has under `value`, in order.
+    pub fn index_keys(&self, name: &str, value: &str) -> Result<Vec<ObjectKey>, IndexError> {
+        self.indexer.index_keys(name, value)
+    }
+
+    /// Every value that an index has objects for, in order.
+    pub fn index_values(&self, name: &str) -> Result<Vec<String>, IndexError> {
+        self.indexer.index_values(name)
+    }
+
+    /// Reads several things at one moment (see [`Indexer::view`]).
+    pub fn view<R>(&self, read: impl FnOnce(&View<'_, T>) -> R) -> R {
+        self.indexer.view(read)
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.indexer.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.indexer.is_empty()
+    }
+
+    /// The resourceVersion that the objects of `scope` are at; `None` before its first list.
+    pub fn watermark(&self, scope: &Scope) -> Option<ResourceVersion> {
+        self.indexer.watermark(scope)
+    }
+}
+
+fn matches<T: Object>(selector: &Selector, object: &T) -> bool {
+    static NO_LABELS: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
+    selector.matches(object.meta().labels.as_ref().unwrap_or(&NO_LABELS))
+}
+
+/// The objects of one namespace in a cache.
+pub struct NamespaceLister<'a, T> {
+    lister: &'a Lister<T>,
+    namespace: &'a str,
+}
+
+impl<T: Object> NamespaceLister<'_, T> {
+    /// The object of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<T>> {
+        self.lister.get(&ObjectKey::namespaced(self.namespace, name))
+    }
+
+    /// Every object, ordered by name.
+    pub fn list(&self) -> Vec<Arc<T>> {
+        self.lister.indexer.list_namespace(self.namespace)
+    }
+
+    /// The objects whose labels match, ordered by name.
+    pub fn select(&self, selector: &Selector) -> Vec<Arc<T>> {
+        let mut objects = self.list();
+        objects.retain(|object| matches(selector, &**object));
+        objects
+    }
+}
