@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::convert;
 use crate::negotiate::{Media, Representation, Shape};
-use crate::object::{self, ListMeta, ListWriter};
+use crate::object::{self, ListMeta};
 use crate::request::ResourceRequest;
 use crate::resource::Resource;
 use crate::response::{Body, add_warnings, respond};
@@ -87,27 +87,86 @@ fn partial_metadata(mut object: Value) -> Value {
 /// A list of stored objects as a response.
 pub(crate) fn respond_list(
     request: &ResourceRequest,
-    records: &[Arc<Record>],
+    records: Vec<Arc<Record>>,
     meta: &ListMeta,
 ) -> Result<Response<Body>> {
-    let resource = &*request.resource;
-    let representation = &request.representation;
-    let partial = representation.shape == Shape::PartialMetadata;
-    let mut list = if partial {
-        ListWriter::new("meta.k8s.io/v1", "PartialObjectMetadataList", meta)
-    } else {
-        ListWriter::new(resource.api_version(), &format!("{}List", resource.kind()), meta)
-    };
-    for record in records {
-        let out = list.item();
-        if partial || resource.is_converted() {
-            write_object(resource, representation.shape, &record.value, record.revision, out);
+    let representation = request.representation;
+    let media_type = representation.media.content_type();
+    let mut list = List::new(request, records, meta);
+    let first = list.next().unwrap_or_default();
+    if representation.media == Media::Json && !representation.pretty && !list.is_written() {
+        // A long list is written piece by piece, as fast as the client reads.
+        let mut response = respond(StatusCode::OK, media_type, Bytes::new());
+        *response.body_mut() = Body::stream(futures::stream::iter(std::iter::once(first).chain(list)));
+        return Ok(response);
+    }
+    let json = list.fold(first, |all, piece| [all, piece].concat().into());
+    Ok(respond(StatusCode::OK, media_type, finish(&representation, json)?))
+}
+
+/// A list as pieces of JSON.
+struct List {
+    resource: Arc<Resource>,
+    shape: Shape,
+    start: String,
+    records: std::iter::Peekable<std::vec::IntoIter<Arc<Record>>>,
+    is_written: bool,
+}
+
+impl List {
+    /// A piece is given out once it is this long.
+    const PIECE: usize = 256 * 1024;
+
+    fn new(request: &ResourceRequest, records: Vec<Arc<Record>>, meta: &ListMeta) -> List {
+        let resource = &request.resource;
+        let start = if request.representation.shape == Shape::PartialMetadata {
+            object::list_start("meta.k8s.io/v1", "PartialObjectMetadataList", meta)
+        } else {
+            object::list_start(resource.api_version(), &format!("{}List", resource.kind()), meta)
+        };
+        List {
+            resource: Arc::clone(resource),
+            shape: request.representation.shape,
+            start,
+            records: records.into_iter().peekable(),
+            is_written: false,
+        }
+    }
+
+    fn is_written(&self) -> bool {
+        self.is_written
+    }
+
+    fn write_item(&self, record: &Record, out: &mut Vec<u8>) {
+        if self.shape == Shape::PartialMetadata || self.resource.is_converted() {
+            write_object(&self.resource, self.shape, &record.value, record.revision, out);
         } else {
             object::write_item(&record.value, record.revision, out);
         }
     }
-    let body = finish(representation, list.finish())?;
-    Ok(respond(StatusCode::OK, representation.media.content_type(), body))
+}
+
+impl Iterator for List {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.is_written {
+            return None;
+        }
+        let mut out = std::mem::take(&mut self.start).into_bytes();
+        while out.len() < Self::PIECE {
+            let Some(record) = self.records.next() else {
+                out.extend_from_slice(object::LIST_END);
+                self.is_written = true;
+                break;
+            };
+            self.write_item(&record, &mut out);
+            if self.records.peek().is_some() {
+                out.push(b',');
+            }
+        }
+        Some(out.into())
+    }
 }
 
 fn encode(representation: &Representation, object: &Value) -> Result<Bytes> {

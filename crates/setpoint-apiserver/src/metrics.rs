@@ -35,6 +35,11 @@ const CODES: [u16; 22] = [
 ];
 
 const VERBS: [&str; 9] = ["GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OTHER"];
+const GET: usize = 0;
+const WATCH: usize = 2;
+const CONNECT: usize = 7;
+const OTHER: usize = 8;
+
 const SCOPES: [&str; 4] = ["", "resource", "namespace", "cluster"];
 const DRY_RUNS: [&str; 3] = ["", "All", "invalid"];
 const SERIES: usize = VERBS.len() * SCOPES.len() * DRY_RUNS.len();
@@ -137,18 +142,18 @@ impl Metrics {
             Some(Route::Server(segments)) => {
                 let first = segments.first().map(String::as_str).unwrap_or_default();
                 let page = PAGES.into_iter().find(|page| &page[1..] == first);
-                (page.map(|page| ("", "", "", page)), page_verb(method), "")
+                (page.map(|page| ("", "", "", page)), page_verb(method), 0)
             }
-            None => (None, page_verb(method), ""),
+            None => (None, page_verb(method), 0),
         };
         let dry_run = match query.get("dryRun") {
-            None => "",
-            Some("All") => "All",
-            Some(_) => "invalid",
+            None => 0,
+            Some("All") => 1,
+            Some(_) => 2,
         };
         let flight = match (verb, method) {
             // Long-running requests are counted as such, by `watch_started`.
-            ("WATCH" | "CONNECT", _) => None,
+            (WATCH | CONNECT, _) => None,
             (_, &Method::GET | &Method::HEAD) => Some(Flight::Reading),
             _ => Some(Flight::Mutating),
         };
@@ -215,9 +220,9 @@ impl Series {
     }
 }
 
-fn index(verb: &str, scope: &str, dry_run: &str) -> usize {
-    let at = |list: &[&str], wanted: &str| list.iter().position(|known| *known == wanted).unwrap_or(0);
-    (at(&VERBS, verb) * SCOPES.len() + at(&SCOPES, scope)) * DRY_RUNS.len() + at(&DRY_RUNS, dry_run)
+/// The place of a series among those of its [`Place`]. The arguments are places in [`VERBS`], [`SCOPES`], [`DRY_RUNS`].
+fn index(verb: usize, scope: usize, dry_run: usize) -> usize {
+    (verb * SCOPES.len() + scope) * DRY_RUNS.len() + dry_run
 }
 
 fn labels_at(index: usize) -> [&'static str; 3] {
@@ -225,35 +230,38 @@ fn labels_at(index: usize) -> [&'static str; 3] {
     [VERBS[rest / SCOPES.len()], SCOPES[rest % SCOPES.len()], DRY_RUNS[dry_run]]
 }
 
-/// The verb as kube-apiserver's metrics spell it.
-fn verb(method: &Method, path: &ResourcePath, watch: bool) -> &'static str {
+/// The verb as kube-apiserver's metrics have it: a place in [`VERBS`].
+fn verb(method: &Method, path: &ResourcePath, watch: bool) -> usize {
     if matches!(path.subresource.as_deref(), Some("exec" | "attach" | "portforward" | "proxy")) {
-        return "CONNECT";
+        return CONNECT;
     }
     match Verb::of(method, path, watch) {
-        Ok(Verb::Get) => "GET",
-        Ok(Verb::List) => "LIST",
-        Ok(Verb::Watch) => "WATCH",
-        Ok(Verb::Create) => "POST",
-        Ok(Verb::Update) => "PUT",
-        Ok(Verb::Patch) => "PATCH",
-        Ok(Verb::Delete | Verb::DeleteCollection) => "DELETE",
-        Err(_) => "OTHER",
+        Ok(Verb::Get) => GET,
+        Ok(Verb::List) => 1,
+        Ok(Verb::Watch) => WATCH,
+        Ok(Verb::Create) => 3,
+        Ok(Verb::Update) => 4,
+        Ok(Verb::Patch) => 5,
+        Ok(Verb::Delete | Verb::DeleteCollection) => 6,
+        Err(_) => OTHER,
     }
 }
 
-fn page_verb(method: &Method) -> &'static str {
+fn page_verb(method: &Method) -> usize {
     match *method {
-        Method::GET | Method::HEAD => "GET",
-        _ => "OTHER",
+        Method::GET | Method::HEAD => GET,
+        _ => OTHER,
     }
 }
 
-fn scope(method: &Method, path: &ResourcePath) -> &'static str {
-    if path.name.is_some() || *method == Method::POST {
-        return "resource";
+/// A place in [`SCOPES`].
+fn scope(method: &Method, path: &ResourcePath) -> usize {
+    match (&path.name, &path.namespace) {
+        (Some(_), _) => 1,
+        _ if *method == Method::POST => 1,
+        (None, Some(_)) => 2,
+        (None, None) => 3,
     }
-    if path.namespace.is_some() { "namespace" } else { "cluster" }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -426,7 +434,8 @@ mod tests {
     fn every_combination_of_labels_has_its_own_place() {
         for at in 0..SERIES {
             let [verb, scope, dry_run] = labels_at(at);
-            assert_eq!(index(verb, scope, dry_run), at);
+            let find = |list: &[&str], wanted| list.iter().position(|known| *known == wanted).unwrap();
+            assert_eq!(index(find(&VERBS, verb), find(&SCOPES, scope), find(&DRY_RUNS, dry_run)), at);
         }
     }
 }

@@ -158,12 +158,6 @@ fn read_labels(value: &[u8]) -> Box<[(Box<str>, Box<str>)]> {
     object.metadata.labels.into_iter().collect()
 }
 
-/// A list of stored objects as JSON.
-pub(crate) struct ListWriter {
-    out: Vec<u8>,
-    first: bool,
-}
-
 /// The metadata of a list.
 #[derive(Debug, Default)]
 pub(crate) struct ListMeta {
@@ -172,33 +166,25 @@ pub(crate) struct ListMeta {
     pub remaining: Option<usize>,
 }
 
-impl ListWriter {
-    pub(crate) fn new(api_version: &str, kind: &str, meta: &ListMeta) -> ListWriter {
-        let mut head = format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{}""#, meta.revision);
-        if let Some(next) = &meta.next {
-            // Continue tokens are base64: nothing in them needs an escape.
-            let _infallible = write!(head, r#","continue":"{next}""#);
-        }
-        if let Some(remaining) = meta.remaining {
-            let _infallible = write!(head, r#","remainingItemCount":{remaining}"#);
-        }
-        head.push_str(r#"},"items":["#);
-        ListWriter { out: head.into_bytes(), first: true }
+/// The beginning of a list; its items, with commas between them, and [`LIST_END`] follow.
+pub(crate) fn list_start(api_version: &str, kind: &str, meta: &ListMeta) -> String {
+    let ListMeta { revision, next, remaining } = meta;
+    let mut start = format!(
+        r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{revision}""#
+    );
+    if let Some(next) = next {
+        // Continue tokens are base64: nothing in them needs an escape.
+        let _infallible = write!(start, r#","continue":"{next}""#);
     }
-
-    /// The buffer to write the next item to.
-    pub(crate) fn item(&mut self) -> &mut Vec<u8> {
-        if !std::mem::take(&mut self.first) {
-            self.out.push(b',');
-        }
-        &mut self.out
+    if let Some(remaining) = remaining {
+        let _infallible = write!(start, r#","remainingItemCount":{remaining}"#);
     }
-
-    pub(crate) fn finish(mut self) -> Bytes {
-        self.out.extend_from_slice(b"]}\n");
-        Bytes::from(self.out)
-    }
+    start.push_str(r#"},"items":["#);
+    start
 }
+
+/// The end of a list.
+pub(crate) const LIST_END: &[u8] = b"]}\n";
 
 #[cfg(test)]
 mod tests {

@@ -22,14 +22,14 @@ pub(crate) struct Resource {
 
 impl Resource {
     fn built_in(facts: &'static setpoint_kinds::Resource) -> Resource {
-        let (group, version) = storage_version(facts);
-        let folder = if group.is_empty() { "core" } else { group };
+        let stored = facts.storage();
+        let folder = if stored.group.is_empty() { "core" } else { stored.group };
         Resource {
             facts,
             behavior: *facts.behavior(),
             api_version: facts.api_version(),
-            collection: format!("{folder}/{}", facts.plural).into(),
-            stored_as: if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") },
+            collection: format!("{folder}/{}", stored.plural).into(),
+            stored_as: stored.api_version(),
         }
     }
 
@@ -109,16 +109,6 @@ impl Resource {
             None => name.to_owned(),
         };
         Key { collection: Arc::clone(&self.collection), path: path.into() }
-    }
-}
-
-/// The group and version that objects are stored in, for kinds that are served in several.
-fn storage_version(facts: &'static setpoint_kinds::Resource) -> (&'static str, &'static str) {
-    match (facts.group, facts.plural) {
-        // Both event APIs are views of one store.
-        ("events.k8s.io", "events") => ("", "v1"),
-        ("autoscaling", "horizontalpodautoscalers") => ("autoscaling", "v2"),
-        _ => (facts.group, facts.version),
     }
 }
 

@@ -87,9 +87,15 @@ impl Core {
         self.watches.lock().clone()
     }
 
+    /// Ends the running watches; those that start later run.
     fn end_watches(&self) {
         let ended = std::mem::take(&mut *self.watches.lock());
         ended.cancel();
+    }
+
+    /// Ends the running watches, and any that start later.
+    fn refuse_watches(&self) {
+        self.watches.lock().cancel();
     }
 }
 
@@ -173,11 +179,12 @@ impl ApiServer {
     /// their certificates. Watches end with it.
     pub async fn serve(&self, listener: TcpListener, tls: Arc<ServerConfig>, shutdown: CancellationToken) {
         let core = &self.shared.core;
+        core.end_watches();
         let options =
             serve::Options { env: core.env.clone(), shutdown: shutdown.clone(), ..serve::Options::default() };
         let stop_watches = async {
             shutdown.cancelled().await;
-            core.end_watches();
+            core.refuse_watches();
             std::future::pending::<()>().await;
         };
         tokio::select! {

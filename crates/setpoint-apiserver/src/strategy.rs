@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use setpoint_env::Env;
-use setpoint_kinds::{Generation, NameStyle};
+use setpoint_kinds::{Generation, NameStyle, Type};
 
 use crate::kinds;
 use crate::metadata;
@@ -67,18 +67,19 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, env: &Env)
 fn reset_status(resource: &Resource, object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     // Go writes an empty status where its type says so, as `status: {}`.
-    let always = resource.ty().field("status").is_some_and(|field| !field.omit_zero && !field.pointer);
-    if always {
-        object.insert("status".into(), Value::Object(Map::new()));
-    } else {
-        object.remove("status");
+    match resource.ty().field("status") {
+        Some(field) if !field.omit_zero && !field.pointer => {
+            let zero = field.ty.struct_type().map_or_else(|| Value::Object(Map::new()), Type::zero);
+            object.insert("status".into(), zero);
+        }
+        _ => drop(object.remove("status")),
     }
 }
 
 /// Lays what the request may change over what it may not.
 pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
     match part {
-        Part::Main if resource.behavior().resets_status => restore(new, old, "status"),
+        Part::Main if resource.behavior().keeps_status => restore(new, old, "status"),
         Part::Main | Part::Whole => {}
         Part::Status => keep_only(new, old, &["status"]),
         Part::Spec => keep_only(new, old, &["spec"]),

@@ -81,7 +81,7 @@ pub(crate) async fn handle_collection(core: &Core, request: &ResourceRequest) ->
         }
     }
     let meta = ListMeta { revision: page.revision, ..ListMeta::default() };
-    respond_list(request, &records, &meta)
+    respond_list(request, records, &meta)
 }
 
 fn read_options(request: &ResourceRequest) -> Result<DeleteOptions> {

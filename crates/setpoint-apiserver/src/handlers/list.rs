@@ -23,7 +23,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let selection =
         Selection::new(&request.resource, request.namespace.as_deref(), request.name.as_deref(), &options)?;
     let listing = list(core, request, &options, &selection).await?;
-    respond_list(request, &listing.records, &listing.meta)
+    respond_list(request, listing.records, &listing.meta)
 }
 
 struct Listing {

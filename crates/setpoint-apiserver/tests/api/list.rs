@@ -145,3 +145,17 @@ async fn bad_tokens_and_options_are_refused() {
     let answer = api.get(&format!("{MAPS}?resourceVersionMatch=Exact")).await;
     assert_eq!(answer.code, 422, "{}", answer.body);
 }
+
+#[tokio::test]
+async fn a_long_list_comes_in_pieces_that_add_up() {
+    let api = Api::new();
+    let value = "x".repeat(10_000);
+    for n in 0..100 {
+        api.post(MAPS, &map(&format!("m{n:03}"), &value)).await.ok();
+    }
+    let answer = api.get(MAPS).await;
+    assert!(answer.headers.get("content-length").is_none());
+    let names: Vec<String> = (0..100).map(|n| format!("m{n:03}")).collect();
+    assert_eq!(answer.names(), names);
+    assert!(answer.body["items"].as_array().unwrap().iter().all(|item| item["data"]["key"] == value.as_str()));
+}

@@ -27,7 +27,8 @@ pub(crate) struct ResponseStream {
     status: u16,
     source: Lines,
     rules: Vec<StreamRule>,
-    /// What has arrived and is delayed, each with its time.
+    /// What has arrived and is delayed, each with its time. The first leaves first: a delay that has become
+    /// shorter lets nothing overtake.
     delayed: VecDeque<(Instant, Option<Result<Bytes, BoxError>>)>,
     /// Events that the client has been given.
     events: u64,
@@ -193,10 +194,8 @@ impl ResponseStream {
                     return self.delayed.pop_front().and_then(|(_, item)| item);
                 }
                 item = self.source.next(), if !ended => {
-                    let last = self.delayed.back().map(|(due, _)| *due);
                     let due = Instant::now() + self.delay();
-                    // A delay that has become shorter must not let an event overtake another.
-                    self.delayed.push_back((last.map_or(due, |last| due.max(last)), item));
+                    self.delayed.push_back((due, item));
                 }
             }
         }
