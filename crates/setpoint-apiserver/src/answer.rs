@@ -65,7 +65,13 @@ impl Answer {
 }
 
 /// The JSON that a client gets for a stored object.
-pub(crate) fn write_object(resource: &Resource, shape: Shape, value: &[u8], revision: u64, out: &mut Vec<u8>) {
+pub(crate) fn write_object(
+    resource: &Resource,
+    shape: Shape,
+    value: &[u8],
+    revision: u64,
+    out: &mut Vec<u8>,
+) {
     if shape != Shape::PartialMetadata && !resource.is_converted() {
         return object::write(value, revision, out);
     }

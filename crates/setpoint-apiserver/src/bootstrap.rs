@@ -14,29 +14,37 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 /// Creates the namespaces and the `kubernetes` service.
 pub(crate) fn run(core: &Core) {
     for name in NAMESPACES {
-        create(core, "namespaces", json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {}
-        }));
+        create(
+            core,
+            "namespaces",
+            json!({
+                "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {}
+            }),
+        );
     }
-    create(core, "services", json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {
-            "name": "kubernetes",
-            "namespace": "default",
-            "labels": {"component": "apiserver", "provider": "kubernetes"}
-        },
-        "spec": {
-            "clusterIP": "10.96.0.1",
-            "clusterIPs": ["10.96.0.1"],
-            "internalTrafficPolicy": "Cluster",
-            "ipFamilies": ["IPv4"],
-            "ipFamilyPolicy": "SingleStack",
-            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
-            "sessionAffinity": "None",
-            "type": "ClusterIP"
-        }
-    }));
+    create(
+        core,
+        "services",
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": "kubernetes",
+                "namespace": "default",
+                "labels": {"component": "apiserver", "provider": "kubernetes"}
+            },
+            "spec": {
+                "clusterIP": "10.96.0.1",
+                "clusterIPs": ["10.96.0.1"],
+                "internalTrafficPolicy": "Cluster",
+                "ipFamilies": ["IPv4"],
+                "ipFamilyPolicy": "SingleStack",
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+                "sessionAffinity": "None",
+                "type": "ClusterIP"
+            }
+        }),
+    );
 }
 
 fn create(core: &Core, plural: &str, mut object: Value) {

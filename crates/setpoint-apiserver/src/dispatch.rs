@@ -90,7 +90,10 @@ async fn part(core: &Arc<Core>, request: &ResourceRequest, name: &str) -> Result
         (_, Some(_), Verb::Get) => get::handle(core, request).await,
         (_, Some(part), Verb::Update) => update::handle(core, request, part).await,
         (_, Some(part), Verb::Patch) => patch::handle(core, request, part).await,
-        _ => Err(Status::unavailable(format!("this server does not answer {}/{name}", request.resource.plural()))),
+        _ => Err(Status::unavailable(format!(
+            "this server does not answer {}/{name}",
+            request.resource.plural()
+        ))),
     }
 }
 

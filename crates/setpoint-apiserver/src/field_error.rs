@@ -6,17 +6,17 @@ use serde_json::Value;
 
 /// One problem with one field. Its `Display` is what kubectl prints: `spec.replicas: Invalid value: -1: …`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FieldError {
+pub(crate) struct FieldError {
     /// Where: `spec.containers[0].name`.
-    pub field: String,
+    pub(crate) field: String,
     /// What kind of problem.
-    pub problem: Problem,
+    pub(crate) problem: Problem,
 }
 
 /// The kinds of problems that a field can have.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Problem {
+#[expect(dead_code, reason = "validation by kind needs the others")]
+pub(crate) enum Problem {
     /// A value is missing; the text may be empty.
     Required(String),
     /// The value is wrong, and why.
@@ -39,17 +39,17 @@ pub enum Problem {
 
 impl FieldError {
     /// A problem with `field`.
-    pub fn new(field: impl Into<String>, problem: Problem) -> FieldError {
+    pub(crate) fn new(field: impl Into<String>, problem: Problem) -> FieldError {
         FieldError { field: field.into(), problem }
     }
 
     /// `field: Required value`, with more words when `detail` is not empty.
-    pub fn required(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
+    pub(crate) fn required(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
         FieldError::new(field, Problem::Required(detail.into()))
     }
 
     /// `field: Invalid value: VALUE: detail`.
-    pub fn invalid(
+    pub(crate) fn invalid(
         field: impl Into<String>,
         value: impl Into<Value>,
         detail: impl Into<String>,
@@ -58,12 +58,12 @@ impl FieldError {
     }
 
     /// `field: Forbidden: detail`.
-    pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
+    pub(crate) fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
         FieldError::new(field, Problem::Forbidden(detail.into()))
     }
 
     /// The machine-readable reason in a Status cause.
-    pub fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> &'static str {
         match self.problem {
             Problem::Required(_) => "FieldValueRequired",
             Problem::Invalid(..) => "FieldValueInvalid",
@@ -78,7 +78,7 @@ impl FieldError {
     }
 
     /// The message without the field's path, as a Status cause carries it.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match &self.problem {
             Problem::Required(detail) => with_detail("Required value".to_owned(), detail),
             Problem::Invalid(value, detail) | Problem::TypeInvalid(value, detail) => {

@@ -36,12 +36,13 @@ fn respond_with(checks: &[Check], segments: &[&str], query: &Query) -> Result<Re
 }
 
 fn all(checks: &[Check], endpoint: &str, query: &Query) -> Response<Body> {
-    let excluded = query.get("exclude");
-    let unknown = excluded.filter(|name| !checks.iter().any(|(known, _)| known == name));
+    let excluded: Vec<&str> = query.all("exclude").filter(|name| !name.is_empty()).collect();
+    let is_unknown = |name: &&&str| !checks.iter().any(|(known, _)| known == *name);
+    let unknown: Vec<String> = excluded.iter().filter(is_unknown).map(|name| format!("{name:?}")).collect();
     let mut report = String::new();
     let mut healthy = true;
     for (name, check) in checks {
-        if excluded == Some(name) {
+        if excluded.contains(name) {
             report.push_str(&format!("[+]{name} excluded: ok\n"));
         } else if check().is_ok() {
             report.push_str(&format!("[+]{name} ok\n"));
@@ -51,8 +52,9 @@ fn all(checks: &[Check], endpoint: &str, query: &Query) -> Response<Body> {
             healthy = false;
         }
     }
-    if let Some(name) = unknown {
-        report.push_str(&format!("warn: some health checks cannot be excluded: no matches for {name:?}\n"));
+    if !unknown.is_empty() {
+        let names = unknown.join(", ");
+        report.push_str(&format!("warn: some health checks cannot be excluded: no matches for {names}\n"));
     }
     if !healthy {
         return text(StatusCode::INTERNAL_SERVER_ERROR, format!("{report}{endpoint} check failed\n"));

@@ -14,6 +14,7 @@ mod health;
 mod kinds;
 pub mod kubeconfig;
 mod label_query;
+mod limits;
 mod metadata;
 mod metrics;
 mod negotiate;

@@ -124,7 +124,7 @@ pub(crate) fn is_being_deleted(object: &Value) -> bool {
 /// What selectors look at in an object, worked out when they first ask.
 #[derive(Debug, Default)]
 pub(crate) struct Attributes {
-    labels: OnceLock<Box<[(Box<str>, Box<str>)]>>,
+    labels: OnceLock<Labels>,
     fields: OnceLock<Box<[Box<str>]>>,
 }
 
@@ -144,7 +144,10 @@ impl Attributes {
     }
 }
 
-fn read_labels(value: &[u8]) -> Box<[(Box<str>, Box<str>)]> {
+/// Keys and values.
+type Labels = Box<[(Box<str>, Box<str>)]>;
+
+fn read_labels(value: &[u8]) -> Labels {
     #[derive(serde::Deserialize)]
     struct Object {
         metadata: Metadata,
@@ -214,7 +217,8 @@ mod tests {
 
     #[test]
     fn the_stored_form_does_not_depend_on_the_resource_version() {
-        let with = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "resourceVersion": "9"}});
+        let with =
+            json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "resourceVersion": "9"}});
         let without = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}});
         assert_eq!(encode(&with), encode(&without));
     }

@@ -43,7 +43,8 @@ fn respond_v2(headers: &HeaderMap) -> Response<Body> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let version = table().kubernetes_version();
     if !accept.contains("proto-openapi") {
-        let document = json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": version}, "paths": {}});
+        let document =
+            json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": version}, "paths": {}});
         return response(StatusCode::OK, "application/json", document.to_string());
     }
     let field = |number: u8, content: &[u8]| {
@@ -133,9 +134,7 @@ fn object_path(resource: &Resource) -> String {
 }
 
 fn operations(resource: &Resource) -> Value {
-    let parameter = |name: &str, kind: &str| {
-        json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}})
-    };
+    let parameter = |name: &str, kind: &str| json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}});
     let patch = json!({
         "parameters": [
             parameter("dryRun", "string"),

@@ -14,7 +14,12 @@ pub(crate) struct Query(Vec<(String, String)>);
 impl Query {
     pub(crate) fn parse(query: &str) -> Query {
         let pairs = form_urlencoded::parse(query.as_bytes());
-        Query(pairs.filter(|(name, _)| !name.is_empty()).map(|(n, v)| (n.into_owned(), v.into_owned())).collect())
+        Query(
+            pairs
+                .filter(|(name, _)| !name.is_empty())
+                .map(|(n, v)| (n.into_owned(), v.into_owned()))
+                .collect(),
+        )
     }
 
     /// The value of a parameter; none if it is absent or empty.
@@ -23,7 +28,7 @@ impl Query {
         found.filter(|value| !value.is_empty())
     }
 
-    fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
@@ -82,7 +87,10 @@ impl ListOptions {
             field_selector: query.get("fieldSelector").map(str::to_owned),
             resource_version: resource_version(query)?,
             version_match,
-            limit: query.number("limit")?.map(|n| usize::try_from(n).unwrap_or(usize::MAX)).filter(|n| *n > 0),
+            limit: query
+                .number("limit")?
+                .map(|n| usize::try_from(n).unwrap_or(usize::MAX))
+                .filter(|n| *n > 0),
             next: query.get("continue").map(str::to_owned),
             timeout_seconds: query.number("timeoutSeconds")?,
             bookmarks: query.flag("allowWatchBookmarks"),
@@ -316,7 +324,9 @@ mod tests {
         let list = |query: &str, watch| ListOptions::parse(&Query::parse(query), watch).unwrap_err();
         assert_eq!(list("limit=x", false).code, 400);
         assert_eq!(list("resourceVersion=x", false).code, 400);
-        assert!(list("resourceVersionMatch=Exact", false).message.contains("resourceVersionMatch: Forbidden"));
+        assert!(
+            list("resourceVersionMatch=Exact", false).message.contains("resourceVersionMatch: Forbidden")
+        );
         assert!(list("sendInitialEvents=true", true).message.contains("NotOlderThan"));
         let dry = WriteOptions::parse(&Query::parse("dryRun=Some"), "CreateOptions").unwrap_err();
         assert_eq!(

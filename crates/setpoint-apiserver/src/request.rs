@@ -53,7 +53,12 @@ impl ResourceRequest {
     }
 
     /// A request for another object that is part of answering this one.
-    pub(crate) fn for_object(&self, resource: &Arc<Resource>, namespace: &str, name: &str) -> ResourceRequest {
+    pub(crate) fn for_object(
+        &self,
+        resource: &Arc<Resource>,
+        namespace: &str,
+        name: &str,
+    ) -> ResourceRequest {
         ResourceRequest {
             verb: self.verb,
             resource: Arc::clone(resource),
@@ -61,7 +66,7 @@ impl ResourceRequest {
             name: Some(name.to_owned()),
             subresource: None,
             query: self.query.clone(),
-            representation: self.representation.clone(),
+            representation: self.representation,
             content_type: None,
             user: Arc::clone(&self.user),
             body: Bytes::new(),
@@ -70,7 +75,11 @@ impl ResourceRequest {
 
     /// The kind of the resource itself.
     pub(crate) fn expected(&self) -> Expected<'_> {
-        Expected { api_version: self.resource.api_version(), kind: self.resource.kind(), ty: self.resource.ty() }
+        Expected {
+            api_version: self.resource.api_version(),
+            kind: self.resource.kind(),
+            ty: self.resource.ty(),
+        }
     }
 
     /// Reads the body as an object of the expected kind, with the fields that this kind has.

@@ -66,10 +66,6 @@ impl Resource {
         self.facts.subresource(name)
     }
 
-    pub(crate) fn has_status(&self) -> bool {
-        self.subresource("status").is_some()
-    }
-
     pub(crate) fn ty(&self) -> &'static Type {
         self.facts.ty()
     }

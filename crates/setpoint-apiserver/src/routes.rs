@@ -171,7 +171,10 @@ mod tests {
         check("/api/v1/watch/namespaces/x/pods/a", "watch /v1 ns=x pods a -");
         check("/api/v1/watch/pods", "watch /v1 ns=- pods - -");
         check("/api/v1/namespaces/x/services/s/proxy/a/b", "/v1 ns=x services s proxy a+b");
-        check("/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a", "rbac.authorization.k8s.io/v1 ns=- clusterroles system:a -");
+        check(
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a",
+            "rbac.authorization.k8s.io/v1 ns=- clusterroles system:a -",
+        );
         check("/api/v1//namespaces//x/pods/", "/v1 ns=x pods - -");
     }
 

@@ -22,6 +22,7 @@ use crate::authorize::{self, Attributes};
 use crate::body::{self, MAX_BODY};
 use crate::bootstrap;
 use crate::dispatch;
+use crate::limits;
 use crate::metrics::Metrics;
 use crate::negotiate;
 use crate::options::Query;
@@ -77,6 +78,7 @@ pub(crate) struct Core {
     pub env: Env,
     pub storage: Box<dyn Storage>,
     pub metrics: Metrics,
+    pub limits: limits::Limits,
     /// Cancelled, and replaced, when the running watches shall end.
     watches: Mutex<CancellationToken>,
 }
@@ -134,6 +136,7 @@ impl Builder {
         let core = Arc::new(Core {
             storage: Box::new(Memory::new(self.history)),
             metrics: Metrics::new(&env),
+            limits: limits::Limits::default(),
             watches: Mutex::default(),
             env: env.clone(),
         });
@@ -268,7 +271,7 @@ async fn handle(core: &Arc<Core>, parts: Parts, body: RequestBody) -> Response<B
     response
 }
 
-/// authenticate → authorize → read → dispatch, within the time limit.
+/// authenticate → find a place → authorize → read → dispatch, within the time limit.
 async fn answer(
     core: &Arc<Core>,
     parts: &Parts,
@@ -277,6 +280,8 @@ async fn answer(
     body: RequestBody,
 ) -> Result<Response<Body>> {
     let user = User::of(&parts.extensions).cloned().ok_or_else(Status::unauthorized)?;
+    // A watch gives this place back once it runs, and takes one among the watches.
+    let _place = core.limits.request()?;
     let work = async {
         match route {
             Route::Server(segments) => {
@@ -297,9 +302,9 @@ async fn answer(
             }
         }
     };
-    tokio::time::timeout(REQUEST_TIMEOUT, work).await.unwrap_or_else(|_| {
-        Err(Status::timeout("the request did not complete within the allotted timeout"))
-    })
+    tokio::time::timeout(REQUEST_TIMEOUT, work)
+        .await
+        .unwrap_or_else(|_| Err(Status::timeout("the request did not complete within the allotted timeout")))
 }
 
 async fn resource_request(

@@ -8,67 +8,67 @@ use crate::storage::ReadError;
 
 /// A failed request: what the client gets as a `v1` Status.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Status {
+pub(crate) struct Status {
     /// The HTTP status code.
     #[serde(serialize_with = "code_as_number")]
-    pub code: StatusCode,
+    pub(crate) code: StatusCode,
     /// The machine-readable reason: `NotFound`, `Conflict` …
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
     /// What people read.
-    pub message: String,
+    pub(crate) message: String,
     /// What it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub details: Option<Box<Details>>,
+    pub(crate) details: Option<Box<Details>>,
     /// A continue token with which the client can go on.
     #[serde(skip)]
-    pub next: Option<String>,
+    pub(crate) next: Option<String>,
 }
 
 /// What a [`Status`] is about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Details {
+pub(crate) struct Details {
     /// The object's name.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub name: String,
+    pub(crate) name: String,
     /// The API group.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub group: String,
+    pub(crate) group: String,
     /// The resource, or for invalid objects the kind.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub kind: String,
+    pub(crate) kind: String,
     /// The object's uid.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub uid: String,
+    pub(crate) uid: String,
     /// One entry a problem.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub causes: Vec<Cause>,
+    pub(crate) causes: Vec<Cause>,
     /// When to try again.
     #[serde(skip_serializing_if = "is_zero")]
-    pub retry_after_seconds: u32,
+    pub(crate) retry_after_seconds: u32,
 }
 
 /// One cause of a failure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Cause {
+pub(crate) struct Cause {
     /// The machine-readable reason: `FieldValueInvalid` …
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
     /// What people read.
-    pub message: String,
+    pub(crate) message: String,
     /// The field's path.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub field: String,
+    pub(crate) field: String,
 }
 
 /// A resource as error messages name it: `deployments.apps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupResource<'a> {
+pub(crate) struct GroupResource<'a> {
     /// The API group; empty for core.
-    pub group: &'a str,
+    pub(crate) group: &'a str,
     /// The plural name, or for invalid objects the kind.
-    pub resource: &'a str,
+    pub(crate) resource: &'a str,
 }
 
 impl std::fmt::Display for GroupResource<'_> {
@@ -82,11 +82,11 @@ impl std::fmt::Display for GroupResource<'_> {
 }
 
 /// The result of handling a request.
-pub type Result<T, E = Status> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = Status> = std::result::Result<T, E>;
 
 impl Status {
     /// A failure with no details.
-    pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Status {
+    pub(crate) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Status {
         Status { code, reason, message: message.into(), details: None, next: None }
     }
 
@@ -100,7 +100,7 @@ impl Status {
 
     /// Says that it is the end of a namespace which makes a create fail.
     #[must_use]
-    pub fn caused_by_terminating_namespace(self, namespace: &str) -> Status {
+    pub(crate) fn caused_by_terminating_namespace(self, namespace: &str) -> Status {
         self.caused_by(Cause {
             reason: "NamespaceTerminating",
             message: format!("namespace {namespace} is being terminated"),
@@ -115,23 +115,23 @@ impl Status {
 
     /// Tells the client to wait before trying again.
     #[must_use]
-    pub fn retry_after(mut self, seconds: u32) -> Status {
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Status {
         self.details.get_or_insert_default().retry_after_seconds = seconds;
         self
     }
 
     /// 400: the request makes no sense.
-    pub fn bad_request(message: impl Into<String>) -> Status {
+    pub(crate) fn bad_request(message: impl Into<String>) -> Status {
         Status::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
     /// 401: nobody knows who asks.
-    pub fn unauthorized() -> Status {
+    pub(crate) fn unauthorized() -> Status {
         Status::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
     /// 403: `pods "x" is forbidden: why`. An empty `name` is left out.
-    pub fn forbidden(resource: GroupResource<'_>, name: &str, why: &str) -> Status {
+    pub(crate) fn forbidden(resource: GroupResource<'_>, name: &str, why: &str) -> Status {
         let message = if resource.resource.is_empty() {
             format!("forbidden: {why}")
         } else if name.is_empty() {
@@ -143,13 +143,13 @@ impl Status {
     }
 
     /// 404: `pods "x" not found`.
-    pub fn not_found(resource: GroupResource<'_>, name: &str) -> Status {
+    pub(crate) fn not_found(resource: GroupResource<'_>, name: &str) -> Status {
         let message = format!("{resource} {name:?} not found");
         Status::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
     }
 
     /// 404: there is nothing at this path.
-    pub fn no_such_path() -> Status {
+    pub(crate) fn no_such_path() -> Status {
         let mut status = Status::new(
             StatusCode::NOT_FOUND,
             "NotFound",
@@ -160,7 +160,7 @@ impl Status {
     }
 
     /// 405: the resource does not have this verb.
-    pub fn method_not_allowed() -> Status {
+    pub(crate) fn method_not_allowed() -> Status {
         let mut status = Status::new(
             StatusCode::METHOD_NOT_ALLOWED,
             "MethodNotAllowed",
@@ -171,36 +171,37 @@ impl Status {
     }
 
     /// 406: none of the representations that the client accepts can be made.
-    pub fn not_acceptable(accepted: &[&str]) -> Status {
+    pub(crate) fn not_acceptable(accepted: &[&str]) -> Status {
         let message = format!("only the following media types are accepted: {}", accepted.join(", "));
         Status::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
     /// 409: a create of something that exists.
-    pub fn already_exists(resource: GroupResource<'_>, name: &str) -> Status {
+    pub(crate) fn already_exists(resource: GroupResource<'_>, name: &str) -> Status {
         let message = format!("{resource} {name:?} already exists");
         Status::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
     }
 
     /// 409: `Operation cannot be fulfilled on pods "x": why`.
-    pub fn conflict(resource: GroupResource<'_>, name: &str, why: &str) -> Status {
+    pub(crate) fn conflict(resource: GroupResource<'_>, name: &str, why: &str) -> Status {
         let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
         Status::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
     }
 
     /// 409: the object is newer than what the client has read.
-    pub fn modified(resource: GroupResource<'_>, name: &str) -> Status {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
+    pub(crate) fn modified(resource: GroupResource<'_>, name: &str) -> Status {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
         Status::conflict(resource, name, why)
     }
 
     /// 410: the history that the client asks for is gone.
-    pub fn expired(message: impl Into<String>) -> Status {
+    pub(crate) fn expired(message: impl Into<String>) -> Status {
         Status::new(StatusCode::GONE, "Expired", message)
     }
 
     /// 410 for the next page of a list: with a token to go on with, at the price of consistency.
-    pub fn page_expired(next: Option<String>) -> Status {
+    pub(crate) fn page_expired(next: Option<String>) -> Status {
         let message = "The provided continue parameter is too old to display a consistent list result. You can \
                        start a new list without the continue parameter, or use the continue token in this \
                        response to retrieve the remainder of the results. Continuing with the provided token \
@@ -210,13 +211,13 @@ impl Status {
     }
 
     /// 413: the body is larger than the server takes.
-    pub fn too_large(limit: usize) -> Status {
+    pub(crate) fn too_large(limit: usize) -> Status {
         let message = format!("Request entity too large: limit is {limit}");
         Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
     /// 415: the body is in a format that this request cannot have.
-    pub fn unsupported_media_type(accepted: &[&str]) -> Status {
+    pub(crate) fn unsupported_media_type(accepted: &[&str]) -> Status {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
             accepted.join(", ")
@@ -225,15 +226,14 @@ impl Status {
     }
 
     /// 422: the object breaks rules; `kind` is its group and kind.
-    pub fn invalid(kind: GroupResource<'_>, name: &str, errors: &[FieldError]) -> Status {
+    pub(crate) fn invalid(kind: GroupResource<'_>, name: &str, errors: &[FieldError]) -> Status {
         let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
         let summary = match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
         let message = format!("{kind} {name:?} is invalid: {summary}");
-        let status =
-            Status::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(kind, name);
+        let status = Status::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(kind, name);
         errors.iter().fold(status, |status, error| {
             status.caused_by(Cause {
                 reason: error.reason(),
@@ -244,23 +244,23 @@ impl Status {
     }
 
     /// 422: what a patch made is not an object of its kind.
-    pub fn bad_patch(patched: &str, why: String) -> Status {
+    pub(crate) fn bad_patch(patched: &str, why: String) -> Status {
         let error = FieldError::invalid("patch", patched, why);
         Status::invalid(GroupResource { group: "", resource: "" }, "", &[error])
     }
 
     /// 422 without field causes: the patch cannot be applied to this object.
-    pub fn unprocessable(message: impl Into<String>) -> Status {
+    pub(crate) fn unprocessable(message: impl Into<String>) -> Status {
         Status::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
     }
 
     /// 429: too much at once.
-    pub fn too_many_requests(message: impl Into<String>, retry_after: u32) -> Status {
+    pub(crate) fn too_many_requests(message: impl Into<String>, retry_after: u32) -> Status {
         Status::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(retry_after)
     }
 
     /// 429: an eviction that a disruption budget does not allow.
-    pub fn budget_spent(budget: &str, desired: i64, healthy: i64) -> Status {
+    pub(crate) fn budget_spent(budget: &str, desired: i64, healthy: i64) -> Status {
         let why = format!(
             "The disruption budget {budget} needs {desired} healthy pods and has {healthy} currently"
         );
@@ -268,7 +268,7 @@ impl Status {
     }
 
     /// 429: an eviction under a disruption budget that nobody has worked out yet.
-    pub fn budget_not_ready(budget: &str) -> Status {
+    pub(crate) fn budget_not_ready(budget: &str) -> Status {
         let why = format!("The disruption budget {budget} is still being processed by the server.");
         Status::budget_refuses(why).retry_after(10)
     }
@@ -283,23 +283,23 @@ impl Status {
     }
 
     /// 500: our fault.
-    pub fn internal(message: impl std::fmt::Display) -> Status {
+    pub(crate) fn internal(message: impl std::fmt::Display) -> Status {
         let message = format!("Internal error occurred: {message}");
         Status::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
     }
 
     /// 503: not now.
-    pub fn unavailable(message: impl Into<String>) -> Status {
+    pub(crate) fn unavailable(message: impl Into<String>) -> Status {
         Status::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
     /// 504: the request took too long.
-    pub fn timeout(message: impl Into<String>) -> Status {
+    pub(crate) fn timeout(message: impl Into<String>) -> Status {
         Status::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
     }
 
     /// 504: the client asks for a resourceVersion that this server has not reached.
-    pub fn version_too_large(asked: u64, current: u64) -> Status {
+    pub(crate) fn version_too_large(asked: u64, current: u64) -> Status {
         let message = format!("Too large resource version: {asked}, current: {current}");
         Status::timeout(message).retry_after(1).caused_by(Cause {
             reason: "ResourceVersionTooLarge",
@@ -309,7 +309,7 @@ impl Status {
     }
 
     /// The Status object as JSON.
-    pub fn to_json(&self) -> Vec<u8> {
+    pub(crate) fn to_json(&self) -> Vec<u8> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Object<'a> {

@@ -91,7 +91,9 @@ pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: 
             }
         }
     }
-    if (resource.group(), resource.plural()) == ("", "namespaces") && !matches!(part, Part::Spec | Part::Whole) {
+    if (resource.group(), resource.plural()) == ("", "namespaces")
+        && !matches!(part, Part::Spec | Part::Whole)
+    {
         // Only /finalize takes finalizers off a namespace's spec.
         restore(new, old, "spec");
     }
@@ -155,7 +157,9 @@ fn name_rule(style: NameStyle) -> NameRule {
     match style {
         NameStyle::DnsLabel => NameRule::Label,
         // IP addresses and signers need more than the rule for a path; that is validation by kind.
-        NameStyle::PathSegment | NameStyle::IpAddress | NameStyle::ClusterTrustBundle => NameRule::PathSegment,
+        NameStyle::PathSegment | NameStyle::IpAddress | NameStyle::ClusterTrustBundle => {
+            NameRule::PathSegment
+        }
         _ => NameRule::Subdomain,
     }
 }
@@ -179,7 +183,7 @@ pub(crate) fn may_vanish(object: &Value) -> bool {
     let metadata = &object["metadata"];
     let finalizers = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);
     let grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
-    let spec_finalizers = object["kind"] != "Namespace"
-        || object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+    let spec_finalizers =
+        object["kind"] != "Namespace" || object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
     object::is_being_deleted(object) && finalizers && grace && spec_finalizers
 }

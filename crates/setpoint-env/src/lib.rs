@@ -56,6 +56,7 @@ enum Clock {
 
 impl Env {
     /// The real clock, and a random sequence seeded by the operating system.
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     pub fn system() -> Env {
         Env::new(Clock::System, rand::make_rng())
     }

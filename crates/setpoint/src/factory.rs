@@ -178,7 +178,10 @@ impl SharedInformerFactory {
     }
 
     /// The informer of the metadata of a kind that is known at run time only.
-    pub fn dynamic_metadata(&self, resource: &ApiResource) -> SharedInformer<PartialObjectMeta<DynamicObject>> {
+    pub fn dynamic_metadata(
+        &self,
+        resource: &ApiResource,
+    ) -> SharedInformer<PartialObjectMeta<DynamicObject>> {
         self.share(SharedInformer::dynamic_metadata(self.client.clone(), resource).inherit(&self.defaults))
     }
 
@@ -190,7 +193,9 @@ impl SharedInformerFactory {
         let identity = builder.identity();
         let mut informers = self.informers.lock();
         let same = informers.iter().filter(|entry| entry.identity == identity);
-        let found = same.filter_map(|entry| (&*entry.informer as &dyn Any).downcast_ref::<SharedInformer<T>>()).next();
+        let found = same
+            .filter_map(|entry| (&*entry.informer as &dyn Any).downcast_ref::<SharedInformer<T>>())
+            .next();
         if let Some(found) = found {
             return found.clone();
         }

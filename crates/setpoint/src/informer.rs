@@ -149,7 +149,9 @@ impl<T: Object> SharedInformer<T> {
                     let objects = indexer.list();
                     let call = std::panic::AssertUnwindSafe(|| on_snapshot(objects));
                     if std::panic::catch_unwind(call).is_err() {
-                        tracing::error!("a snapshot handler panicked; it is told the next snapshot all the same");
+                        tracing::error!(
+                            "a snapshot handler panicked; it is told the next snapshot all the same"
+                        );
                     }
                     synced.send_replace(true);
                 }

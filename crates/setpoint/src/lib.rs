@@ -16,7 +16,7 @@ mod store;
 mod version;
 
 pub use client::ClientConfig;
-pub use delta_fifo::{Batch, Delta, Deleted, DeltaFifo};
+pub use delta_fifo::{Batch, Deleted, Delta, DeltaFifo};
 pub use factory::{CacheSyncError, SharedInformerFactory};
 pub use fifo::Fifo;
 pub use indexer::{IndexError, Indexer, NAMESPACE_INDEX, View, Writer};

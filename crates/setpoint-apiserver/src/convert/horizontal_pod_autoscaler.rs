@@ -78,7 +78,11 @@ fn is_cpu(metric: &Value) -> bool {
 /// The first metric that v1 can say itself, and the others.
 fn split(metrics: Vec<Value>, is_native: impl Fn(&Value) -> bool) -> (Vec<Value>, Vec<Value>) {
     let mut found = false;
-    metrics.into_iter().partition(|metric| !found && is_native(metric) && std::mem::replace(&mut found, true) == false)
+    metrics.into_iter().partition(|metric| {
+        let first = !found && is_native(metric);
+        found |= first;
+        first
+    })
 }
 
 fn take_list(object: &mut Map<String, Value>, field: &str) -> Vec<Value> {

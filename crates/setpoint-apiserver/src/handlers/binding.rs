@@ -32,7 +32,8 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
         Ok(old)
     })
     .await?;
-    let created = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    let created =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Answer::new(StatusCode::CREATED, Payload::Other(created)).respond(request)
 }
 
@@ -81,7 +82,8 @@ fn bind(pods: &Resource, pod: &mut Value, binding: &Value, now: &Value) -> Resul
 }
 
 fn set_scheduled(pod: &mut Value, now: &Value) {
-    let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
+    let condition =
+        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
     let conditions = &mut pod["status"]["conditions"];
     let mut list = conditions.as_array().cloned().unwrap_or_default();
     list.retain(|condition| condition["type"] != "PodScheduled");

@@ -92,9 +92,8 @@ async fn store(
 
 fn taken(resource: &Resource, name: &str, existing: Option<&Record>) -> Status {
     let mut status = Status::already_exists(resource.group_resource(), name);
-    let deleted = existing.is_some_and(|record| {
-        object::is_being_deleted(&object::decode(&record.value, record.revision))
-    });
+    let deleted = existing
+        .is_some_and(|record| object::is_being_deleted(&object::decode(&record.value, record.revision)));
     if deleted {
         status.message = format!("object is being deleted: {}", status.message);
     }

@@ -155,15 +155,15 @@ async fn remove(
 
 fn check_preconditions(resource: &Resource, object: &Value, options: &DeleteOptions) -> Result<()> {
     let metadata = |field| object::text(object, &["metadata", field]).unwrap_or_default();
-    for (what, field, wanted) in [
-        ("UID", "uid", &options.uid),
-        ("ResourceVersion", "resourceVersion", &options.resource_version),
-    ] {
+    for (what, field, wanted) in
+        [("UID", "uid", &options.uid), ("ResourceVersion", "resourceVersion", &options.resource_version)]
+    {
         let Some(wanted) = wanted else { continue };
         let found = metadata(field);
         if wanted != found {
-            let why =
-                format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+            let why = format!(
+                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+            );
             return Err(Status::conflict(resource.group_resource(), object::name(object), &why));
         }
     }

@@ -36,7 +36,8 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
         spend_budget(core, request, &record, &pod, options.dry_run).await?;
     }
     delete::delete(core, request, record, &options).await?;
-    let done = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    let done =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Answer::new(StatusCode::CREATED, Payload::Other(done)).respond(request)
 }
 

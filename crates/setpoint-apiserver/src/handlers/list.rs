@@ -46,7 +46,9 @@ async fn list(
     };
     if let Some(text) = &options.next {
         if options.resource_version.is_some_and(|version| version > 0) {
-            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         let token = Token::parse(text, &query.prefix)?;
         query.after = Some(token.after.into());
@@ -87,9 +89,9 @@ async fn collect(core: &Core, mut query: ListQuery, selection: &Selection) -> Re
             query.limit = Some(limit - records.len());
             continue;
         }
-        let next = last.filter(|_| more).map(|path| {
-            Token { revision: Some(page.revision), after: path.into() }.to_text(&query.prefix)
-        });
+        let next = last
+            .filter(|_| more)
+            .map(|path| Token { revision: Some(page.revision), after: path.into() }.to_text(&query.prefix));
         let remaining = (whole && more).then_some(page.remaining);
         return Ok(Listing { records, meta: ListMeta { revision: page.revision, next, remaining } });
     }

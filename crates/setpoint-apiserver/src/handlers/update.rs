@@ -36,7 +36,8 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
         (StatusCode::CREATED, create::create(core, request, object, &options).await?)
     } else {
         if version_of(&object).is_none() && !resource.behavior().unconditional_update {
-            let error = FieldError::invalid("metadata.resourceVersion", "", "must be specified for an update");
+            let error =
+                FieldError::invalid("metadata.resourceVersion", "", "must be specified for an update");
             return Err(Status::invalid(resource.group_kind(), request.name(), &[error]));
         }
         let changed = change(core, request, part, &options, |_| Ok(object.clone())).await?;
@@ -101,7 +102,8 @@ fn check_preconditions(resource: &Resource, old: &Value, new: &Value) -> Result<
     let uid = |object| object::text(object, &["metadata", "uid"]).unwrap_or_default().to_owned();
     let (old_uid, new_uid) = (uid(old), uid(new));
     if !new_uid.is_empty() && old_uid != new_uid {
-        let why = format!("Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}");
+        let why =
+            format!("Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}");
         return Err(Status::conflict(resource.group_resource(), name, &why));
     }
     match version_of(new) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +31,8 @@ const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const PIECE: usize = 32 * 1024;
 
 pub(crate) async fn handle(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<Body>> {
+    request.representation.check_stream()?;
+    let place = core.limits.watch()?;
     let options = ListOptions::parse(&request.query, true)?;
     let selection =
         Selection::new(&request.resource, request.namespace.as_deref(), request.name.as_deref(), &options)?;
@@ -52,6 +55,7 @@ pub(crate) async fn handle(core: &Arc<Core>, request: &ResourceRequest) -> Resul
         deadline: now + limit,
         running: core.metrics.watch_started(&request.resource),
         core: Arc::clone(core),
+        _place: place,
     };
     let body = Body::stream(futures::stream::unfold(Some(stream), |state| async {
         let mut stream = state?;
@@ -116,6 +120,7 @@ struct Stream {
     deadline: Instant,
     ended: CancellationToken,
     running: crate::metrics::RunningWatch,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Stream {

@@ -119,7 +119,9 @@ impl Schemas {
             FieldType::FieldsV1 => self.named(FIELDS_V1, json!({"type": "object"})),
             FieldType::Json => self.named(&format!("{EXTENSIONS}.JSON"), json!({})),
             FieldType::SchemaOrBool => self.named(&format!("{EXTENSIONS}.JSONSchemaPropsOrBool"), json!({})),
-            FieldType::SchemaOrArray => self.named(&format!("{EXTENSIONS}.JSONSchemaPropsOrArray"), json!({})),
+            FieldType::SchemaOrArray => {
+                self.named(&format!("{EXTENSIONS}.JSONSchemaPropsOrArray"), json!({}))
+            }
             FieldType::SchemaOrStrings => {
                 self.named(&format!("{EXTENSIONS}.JSONSchemaPropsOrStringArray"), json!({}))
             }

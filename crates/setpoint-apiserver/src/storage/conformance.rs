@@ -7,7 +7,9 @@ use bytes::Bytes;
 use futures::FutureExt;
 use jiff::Timestamp;
 
-use super::{Action, Change, CommitError, Expect, Key, Limits, ListQuery, ReadError, Record, Revision, Storage};
+use super::{
+    Action, Change, CommitError, Expect, Key, Limits, ListQuery, ReadError, Record, Revision, Storage,
+};
 
 const SMALL: Limits = Limits { events: 8, bytes: 1 << 20 };
 
@@ -21,7 +23,11 @@ fn put(path: &str, expect: Expect, value: &str) -> Change {
 }
 
 fn remove(path: &str, expect: Expect, value: &str) -> Change {
-    Change { key: key(path), expect, action: Action::Delete { value: Bytes::copy_from_slice(value.as_bytes()) } }
+    Change {
+        key: key(path),
+        expect,
+        action: Action::Delete { value: Bytes::copy_from_slice(value.as_bytes()) },
+    }
 }
 
 fn all() -> ListQuery {
@@ -81,8 +87,7 @@ pub(super) async fn pages_show_the_state_at_the_first_page(store: &dyn Storage) 
     let fourth = store.get(&key("4")).await.unwrap().record.expect("it is there");
     store.commit(remove("4", Expect::Revision(fourth.revision), "old")).await.unwrap();
     create(store, "5", "late").await;
-    let query =
-        ListQuery { at: Some(first.revision), after: Some("2".into()), limit: Some(9), ..all() };
+    let query = ListQuery { at: Some(first.revision), after: Some("2".into()), limit: Some(9), ..all() };
     let second = store.list(&query).await.unwrap();
     assert_eq!(texts(&second.records), ["3=old", "4=old"]);
     assert_eq!((second.revision, second.remaining), (first.revision, 0));
@@ -97,7 +102,10 @@ pub(super) async fn a_watch_tells_everything_after_its_revision_once_and_in_orde
     store.commit(put("2", Expect::Revision(at), "y")).await.unwrap();
     let at = store.revision();
     store.commit(remove("2", Expect::Revision(at), "y")).await.unwrap();
-    let other = Change { key: Key { collection: "core/nodes".into(), path: "n".into() }, ..put("", Expect::Absent, "n") };
+    let other = Change {
+        key: Key { collection: "core/nodes".into(), path: "n".into() },
+        ..put("", Expect::Absent, "n")
+    };
     store.commit(other).await.unwrap();
     watch.changed().await;
     let batch = watch.ready().unwrap();

@@ -170,18 +170,14 @@ impl Collection {
 
     /// The range as it was at `revision`: today's records, with each record that has changed since then put
     /// back to what it was before its first change.
-    fn range_at(
-        &self,
-        query: &ListQuery,
-        revision: Revision,
-    ) -> BTreeMap<&str, Option<&Arc<Record>>> {
+    fn range_at(&self, query: &ListQuery, revision: Revision) -> BTreeMap<&str, Option<&Arc<Record>>> {
         let mut range: BTreeMap<&str, Option<&Arc<Record>>> =
             self.range(query).map(|live| (&*live.record.path, Some(&live.record))).collect();
         let mut restored = BTreeSet::new();
         for event in self.log.after(revision) {
             let path = &*event.record.path;
-            let wanted = path.starts_with(&*query.prefix)
-                && query.after.as_deref().is_none_or(|after| path > after);
+            let wanted =
+                path.starts_with(&*query.prefix) && query.after.as_deref().is_none_or(|after| path > after);
             if wanted && restored.insert(path) {
                 range.insert(path, event.previous.as_ref());
             }

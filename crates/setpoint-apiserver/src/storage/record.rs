@@ -1,6 +1,5 @@
 //! One stored value.
 
-
 use bytes::Bytes;
 
 use super::Revision;

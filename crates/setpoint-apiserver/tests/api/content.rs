@@ -46,7 +46,13 @@ async fn what_cannot_be_made_is_not_acceptable() {
     let api = Api::new();
     let answer = accept(&api, MAPS, "image/png").await;
     assert_eq!((answer.code, answer.reason()), (406, "NotAcceptable"));
-    for fine in ["application/json", "*/*", "application/*", "application/vnd.kubernetes.protobuf,application/json", "image/png,*/*;q=0.1"] {
+    for fine in [
+        "application/json",
+        "*/*",
+        "application/*",
+        "application/vnd.kubernetes.protobuf,application/json",
+        "image/png,*/*;q=0.1",
+    ] {
         assert_eq!(accept(&api, MAPS, fine).await.code, 200, "{fine}");
     }
 }
@@ -54,7 +60,9 @@ async fn what_cannot_be_made_is_not_acceptable() {
 #[tokio::test]
 async fn json_can_be_pretty() {
     let api = Api::new();
-    let request = Request::builder().uri(format!("{MAPS}?pretty=true")).body(Full::<Bytes>::default()).unwrap();
-    let body = http_body_util::BodyExt::collect(api.send(request).await.into_body()).await.unwrap().to_bytes();
+    let request =
+        Request::builder().uri(format!("{MAPS}?pretty=true")).body(Full::<Bytes>::default()).unwrap();
+    let body =
+        http_body_util::BodyExt::collect(api.send(request).await.into_body()).await.unwrap().to_bytes();
     assert!(body.starts_with(b"{\n  \""), "{body:?}");
 }

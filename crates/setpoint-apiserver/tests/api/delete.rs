@@ -8,7 +8,8 @@ use crate::support::{Api, DEPLOYMENTS, MAPS, PODS, deployment, labelled, map, po
 async fn a_deleted_object_is_gone_and_the_answer_says_what_it_was() {
     let api = Api::new();
     let created = api.post(DEPLOYMENTS, &deployment("web")).await.ok();
-    let answer = api.delete(&format!("{DEPLOYMENTS}/web"), &json!({"propagationPolicy": "Background"})).await.ok();
+    let answer =
+        api.delete(&format!("{DEPLOYMENTS}/web"), &json!({"propagationPolicy": "Background"})).await.ok();
     assert_eq!(answer["status"], "Success");
     assert_eq!(
         answer["details"],
@@ -32,7 +33,8 @@ async fn finalizers_hold_an_object_back_until_they_are_gone() {
     assert_eq!(api.get(&path).await.code, 200);
     let again = api.delete(&path, &Value::Null).await.ok();
     assert_eq!(again["metadata"]["resourceVersion"], marked["metadata"]["resourceVersion"]);
-    let more = api.merge(&path, &json!({"metadata": {"finalizers": ["example.com/hold", "example.com/new"]}})).await;
+    let more =
+        api.merge(&path, &json!({"metadata": {"finalizers": ["example.com/hold", "example.com/new"]}})).await;
     assert_eq!(more.code, 422, "{}", more.body);
     let changed = api.merge(&path, &json!({"data": {"key": "y"}})).await.ok();
     assert_eq!(changed["data"]["key"], "y", "it can still be written");
@@ -73,7 +75,8 @@ async fn preconditions_must_hold() {
         let answer = api.delete(&path, &json!({"preconditions": wrong})).await;
         assert_eq!((answer.code, answer.reason()), (409, "Conflict"), "{}", answer.body);
     }
-    let right = json!({"uid": created["metadata"]["uid"], "resourceVersion": created["metadata"]["resourceVersion"]});
+    let right =
+        json!({"uid": created["metadata"]["uid"], "resourceVersion": created["metadata"]["resourceVersion"]});
     api.delete(&path, &json!({"preconditions": right})).await.ok();
 }
 

@@ -70,7 +70,8 @@ async fn collect(api: &Api, path: String, last: u64) -> Vec<Told> {
 
 /// Runs the writers while watchers run; gives what a live watcher and a later one from the start were told.
 fn run<T>(plans: Vec<Plan>, check: impl AsyncFn(Arc<Api>, u64, Vec<u64>, Vec<Told>) -> T) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let api = Arc::new(Api::new());
         let start = version(&api.get(MAPS).await.ok());

@@ -48,7 +48,10 @@ async fn label_selectors_select() {
 async fn field_selectors_are_those_of_the_kind() {
     let api = filled().await;
     assert_eq!(api.get(&format!("{MAPS}?fieldSelector=metadata.name%3Db")).await.names(), ["b"]);
-    assert_eq!(api.get(&format!("{MAPS}?fieldSelector=metadata.name!%3Db")).await.names(), ["a", "c", "d", "e"]);
+    assert_eq!(
+        api.get(&format!("{MAPS}?fieldSelector=metadata.name!%3Db")).await.names(),
+        ["a", "c", "d", "e"]
+    );
     assert_eq!(api.get("/api/v1/configmaps?fieldSelector=metadata.name%3Db").await.names(), ["b"]);
     let mut placed = pod("placed");
     placed["spec"]["nodeName"] = "node-1".into();
@@ -56,7 +59,10 @@ async fn field_selectors_are_those_of_the_kind() {
     api.post(PODS, &pod("unplaced")).await.ok();
     assert_eq!(api.get(&format!("{PODS}?fieldSelector=spec.nodeName%3Dnode-1")).await.names(), ["placed"]);
     assert_eq!(api.get(&format!("{PODS}?fieldSelector=spec.nodeName%3D")).await.names(), ["unplaced"]);
-    assert_eq!(api.get(&format!("{PODS}?fieldSelector=status.phase%3DPending")).await.names(), ["placed", "unplaced"]);
+    assert_eq!(
+        api.get(&format!("{PODS}?fieldSelector=status.phase%3DPending")).await.names(),
+        ["placed", "unplaced"]
+    );
     let unknown = api.get(&format!("{PODS}?fieldSelector=spec.color%3Dred")).await;
     unknown.refused(400, "field label not supported: spec.color");
 }
@@ -157,5 +163,7 @@ async fn a_long_list_comes_in_pieces_that_add_up() {
     assert!(answer.headers.get("content-length").is_none());
     let names: Vec<String> = (0..100).map(|n| format!("m{n:03}")).collect();
     assert_eq!(answer.names(), names);
-    assert!(answer.body["items"].as_array().unwrap().iter().all(|item| item["data"]["key"] == value.as_str()));
+    assert!(
+        answer.body["items"].as_array().unwrap().iter().all(|item| item["data"]["key"] == value.as_str())
+    );
 }

@@ -59,7 +59,8 @@ async fn discovery_names_what_is_served() {
     let groups = api.get("/apis").await.ok();
     assert!(groups["groups"].as_array().unwrap().iter().any(|g| g["name"] == "apps"));
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let request = Request::builder().uri("/apis").header(header::ACCEPT, aggregated).body(Full::default()).unwrap();
+    let request =
+        Request::builder().uri("/apis").header(header::ACCEPT, aggregated).body(Full::default()).unwrap();
     assert_eq!(api.answer(request).await.ok()["kind"], "APIGroupDiscoveryList");
     assert!(api.get("/version").await.ok()["gitVersion"].as_str().unwrap().starts_with("v1.37."));
 }

@@ -60,8 +60,10 @@ async fn an_eviction_respects_the_disruption_budget() {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}});
     let path = format!("{PODS}/web/eviction");
     assert_eq!(api.post(&path, &eviction).await.code, 429, "nobody has looked at the budget yet");
-    let status = |allowed: u8| json!({"status": {"observedGeneration": 1, "disruptionsAllowed": allowed,
-        "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}});
+    let status = |allowed: u8| {
+        json!({"status": {"observedGeneration": 1, "disruptionsAllowed": allowed,
+        "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}})
+    };
     api.merge(&format!("{budgets}/b/status"), &status(0)).await.ok();
     let refused = api.post(&path, &eviction).await;
     assert_eq!((refused.code, refused.reason()), (429, "TooManyRequests"));
@@ -118,7 +120,10 @@ async fn a_horizontal_pod_autoscaler_is_one_object_in_two_versions() {
     let object = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 5,
         "scaleTargetRef": {"kind": "Deployment", "name": "web"}, "targetCPUUtilizationPercentage": 80}});
     let created = api.post(v1, &object).await.ok();
-    assert_eq!((&created["apiVersion"], &created["spec"]["targetCPUUtilizationPercentage"]), (&json!("autoscaling/v1"), &json!(80)));
+    assert_eq!(
+        (&created["apiVersion"], &created["spec"]["targetCPUUtilizationPercentage"]),
+        (&json!("autoscaling/v1"), &json!(80))
+    );
     let other = api.get(&format!("{v2}/h")).await.ok();
     assert_eq!(other["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 80);
     assert_eq!(version(&other), version(&created));

@@ -57,7 +57,8 @@ impl Resource {
             group => format!("{}.{group}", known.plural),
         };
         let (api_version, kind) = (known.api_version.clone(), known.kind.clone());
-        let path = move |namespace: Option<&str>| <DynamicObject as kube::Resource>::url_path(&known, namespace);
+        let path =
+            move |namespace: Option<&str>| <DynamicObject as kube::Resource>::url_path(&known, namespace);
         Resource { name, api_version, kind, path: Arc::new(path), metadata_only: K::metadata_api() }
     }
 }

@@ -13,9 +13,7 @@ use super::fold::FoldBuffer;
 use super::handler::Owner;
 use super::listener::{Listener, Teller};
 use crate::metrics::Gauge;
-use crate::{
-    Batch, DeltaFifo, EventHandler, HandlerOptions, Indexer, Metrics, Object, Registration, Scope,
-};
+use crate::{Batch, DeltaFifo, EventHandler, HandlerOptions, Indexer, Metrics, Object, Registration, Scope};
 
 /// The cache and those who are told about it.
 pub(super) struct Core<T> {
@@ -115,7 +113,8 @@ impl<T: Object> Core<T> {
             changes
         });
         self.store_objects.set(self.indexer.len() as u64);
-        let has_synced_now = batch.is_replace() && listeners.unsynced.remove(scope) && listeners.unsynced.is_empty();
+        let has_synced_now =
+            batch.is_replace() && listeners.unsynced.remove(scope) && listeners.unsynced.is_empty();
         if !changes.is_empty() || has_synced_now {
             for listener in listeners.all.values().filter_map(|entry| entry.listener.as_ref()) {
                 let mut buffer = listener.buffer.lock();
@@ -154,7 +153,11 @@ impl<T: Object> Core<T> {
             buffer: Mutex::new(FoldBuffer::new(self.indexer.list(), listeners.unsynced.is_empty())),
             news: Notify::new(),
             lag: self.metrics.gauge(HANDLER_LAG, "Changes that a handler was not told yet.", &labels),
-            panics: self.metrics.counter("informer_handler_panics_total", "Calls of a handler that panicked.", &labels),
+            panics: self.metrics.counter(
+                "informer_handler_panics_total",
+                "Calls of a handler that panicked.",
+                &labels,
+            ),
         });
         let (synced, synced_receiver) = watch::channel(false);
         let teller = Teller {

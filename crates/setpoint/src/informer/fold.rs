@@ -19,12 +19,25 @@ pub(super) enum Notice<T> {
 
 /// What a handler is to be told about one key. `old` and `delivered` are the last state that it was told.
 enum Waiting<T> {
-    Add { object: Arc<T>, is_initial: bool },
-    Update { old: Arc<T>, new: Arc<T> },
+    Add {
+        object: Arc<T>,
+        is_initial: bool,
+    },
+    Update {
+        old: Arc<T>,
+        new: Arc<T>,
+    },
     Sync(Arc<T>),
-    Delete { delivered: Arc<T>, deleted: Deleted<T> },
+    Delete {
+        delivered: Arc<T>,
+        deleted: Deleted<T>,
+    },
     /// Deleted, then created again as another object: two notices.
-    Recreate { delivered: Arc<T>, deleted: Deleted<T>, object: Arc<T> },
+    Recreate {
+        delivered: Arc<T>,
+        deleted: Deleted<T>,
+        object: Arc<T>,
+    },
 }
 
 /// The backlog of one handler.

@@ -51,7 +51,9 @@ pub enum Failure {
         words: String,
     },
     /// The server sent a list of another kind.
-    #[error("the server sent a {found} where a {expected} was asked for; check the resource's group, version and plural name")]
+    #[error(
+        "the server sent a {found} where a {expected} was asked for; check the resource's group, version and plural name"
+    )]
     WrongKind {
         /// The kind that was asked for.
         expected: String,

@@ -26,10 +26,18 @@ impl ReflectorMetrics {
         let labels = [("name", name.as_str()), ("namespace", namespace.as_str())];
         let event = |kind| {
             let labels = [labels[0], labels[1], ("type", kind)];
-            metrics.counter("informer_events_total", "Events that a watch or streaming list brought.", &labels)
+            metrics.counter(
+                "informer_events_total",
+                "Events that a watch or streaming list brought.",
+                &labels,
+            )
         };
         ReflectorMetrics {
-            received: metrics.counter("informer_received_bytes_total", "Bytes received from the server.", &labels),
+            received: metrics.counter(
+                "informer_received_bytes_total",
+                "Bytes received from the server.",
+                &labels,
+            ),
             added: event("added"),
             modified: event("modified"),
             deleted: event("deleted"),

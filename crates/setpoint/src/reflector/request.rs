@@ -84,8 +84,7 @@ impl Target {
             false => "application/json".to_owned(),
         };
         // A server may compress a watch event by event, which nobody can read as one stream.
-        let request =
-            http::Request::get(query.0).header(ACCEPT, accept).header(ACCEPT_ENCODING, "identity");
+        let request = http::Request::get(query.0).header(ACCEPT, accept).header(ACCEPT_ENCODING, "identity");
         request.body(Body::empty()).expect("a path and an encoded query are a valid URI")
     }
 
@@ -97,7 +96,8 @@ impl Target {
         let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
         // A custom resource may choose the name of its list; the built-in groups follow the rule.
         let may_choose = group.contains('.') && !group.ends_with(".k8s.io");
-        api_version == self.api_version && (kind == format!("{}List", self.kind) || (may_choose && kind != "Status"))
+        api_version == self.api_version
+            && (kind == format!("{}List", self.kind) || (may_choose && kind != "Status"))
     }
 }
 
@@ -136,12 +136,18 @@ mod tests {
     fn requests_ask_for_what_the_server_documents() {
         let pods = pods();
         let check = |request: http::Request<Body>, expected: &str| {
-            assert_eq!(request.uri().to_string(), format!("/api/v1/pods?labelSelector=app%20in%20%28a%2Cb%29{expected}"));
+            assert_eq!(
+                request.uri().to_string(),
+                format!("/api/v1/pods?labelSelector=app%20in%20%28a%2Cb%29{expected}")
+            );
             assert_eq!(request.headers()[ACCEPT_ENCODING], "identity");
         };
         check(pods.list(&ListRange::Whole(None)), "");
         check(pods.list(&ListRange::Whole(Some("7"))), "&resourceVersion=7");
-        check(pods.list(&ListRange::Page { limit: 500, continue_token: Some("a=") }), "&limit=500&continue=a%3D");
+        check(
+            pods.list(&ListRange::Page { limit: 500, continue_token: Some("a=") }),
+            "&limit=500&continue=a%3D",
+        );
         check(
             pods.streaming_list(None, Duration::from_secs(300)),
             "&watch=true&allowWatchBookmarks=true&timeoutSeconds=300&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",

@@ -19,9 +19,8 @@ impl<T: Object> Stage<T> {
     }
 
     pub(super) fn insert(&mut self, key: ObjectKey, object: Arc<T>) {
-        let cached = self.indexer.view(|view| {
-            if view.is_same_version(&key, &object) { view.get(&key) } else { None }
-        });
+        let cached =
+            self.indexer.view(|view| if view.is_same_version(&key, &object) { view.get(&key) } else { None });
         let object = cached.unwrap_or(object);
         match self.positions.get(&key) {
             Some(&position) => self.objects[position] = Some((key, object)),

@@ -13,7 +13,10 @@ pub(super) enum Event<T> {
     Added(Decoded<T>),
     Modified(Decoded<T>),
     Deleted(Decoded<T>),
-    Bookmark { version: ResourceVersion, ends_initial_events: bool },
+    Bookmark {
+        version: ResourceVersion,
+        ends_initial_events: bool,
+    },
     Error(Box<Status>),
     /// A line that is no event: what the server said instead.
     Malformed(String),
@@ -68,7 +71,9 @@ fn decode_line<T: Object>(decoder: &Decoder<T>, line: &[u8], scratch: &mut Vec<u
     let Some(Envelope { kind, object }) = Envelope::read(line) else { return malformed() };
     let mut decode = || match decoder.decode(object, scratch) {
         Decoded::Skipped(skipped) => match Envelope::read_any(line) {
-            Some(envelope) if envelope.object.len() < object.len() => decoder.decode(envelope.object, scratch),
+            Some(envelope) if envelope.object.len() < object.len() => {
+                decoder.decode(envelope.object, scratch)
+            }
             _ => Decoded::Skipped(skipped),
         },
         decoded => decoded,
@@ -86,7 +91,9 @@ fn decode_line<T: Object>(decoder: &Decoder<T>, line: &[u8], scratch: &mut Vec<u
             },
             Err(_) => malformed(),
         },
-        b"ERROR" => serde_json::from_slice(object).map_or_else(|_| malformed(), |s| Event::Error(Box::new(s))),
+        b"ERROR" => {
+            serde_json::from_slice(object).map_or_else(|_| malformed(), |s| Event::Error(Box::new(s)))
+        }
         _ => malformed(),
     }
 }
@@ -156,14 +163,19 @@ mod tests {
             r#"{"object":{"metadata":{"name":"a"}},"type":"ADDED"}"#,
             r#"{"type":"ADDED","object":{"metadata":{"name":"a"}},"more":{}}"#,
         ] {
-            assert!(matches!(decode(line), Event::Added(Decoded::Object(key, _)) if key == "a".into()), "{line}");
+            assert!(
+                matches!(decode(line), Event::Added(Decoded::Object(key, _)) if key == "a".into()),
+                "{line}"
+            );
         }
     }
 
     #[test]
     fn a_bookmark_may_end_the_initial_events() {
         let line = r#"{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
-        assert!(matches!(decode(line), Event::Bookmark { version, ends_initial_events: true } if version == "7".into()));
+        assert!(
+            matches!(decode(line), Event::Bookmark { version, ends_initial_events: true } if version == "7".into())
+        );
     }
 
     #[test]

@@ -59,13 +59,17 @@ async fn waiting_for_caches_says_which_have_not_synced_and_why() {
         }
     };
     let wait = factory.wait_for_cache_sync(Duration::from_secs(10));
-    let error = tokio::select! { biased; result = wait => result.unwrap_err(), () = script => unreachable!() };
+    let error =
+        tokio::select! { biased; result = wait => result.unwrap_err(), () = script => unreachable!() };
     assert_eq!(
         error.to_string(),
         "these caches have not synced: secrets (secrets in namespace blue: the server answered 403 Forbidden: secrets is forbidden)"
     );
     assert!(!dynamic.has_synced());
-    assert_eq!(factory.synced_by_kind(), [("configmaps".to_owned(), true), ("secrets".to_owned(), false)].into());
+    assert_eq!(
+        factory.synced_by_kind(),
+        [("configmaps".to_owned(), true), ("secrets".to_owned(), false)].into()
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -250,7 +250,10 @@ async fn a_handler_that_panics_is_told_the_next_change() {
         assert_ne!(object.metadata.name.as_deref(), Some("bad"), "as planned");
         lines.write(words(object));
     });
-    informer.add_handler_with(handler, HandlerOptions { name: Some("picky".into()), ..HandlerOptions::default() });
+    informer.add_handler_with(
+        handler,
+        HandlerOptions { name: Some("picky".into()), ..HandlerOptions::default() },
+    );
     let _watch = server.next().await.stream_list("10", &[object("bad", 3), object("good", 4)]);
     assert_eq!(diary.read().await, "good@4");
     let labels = [("name", "configmaps"), ("handler", "picky")];

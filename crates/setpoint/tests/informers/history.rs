@@ -106,7 +106,11 @@ impl History {
             state.watches.push(sender);
         } else {
             let from = version.unwrap_or_default();
-            state.events.iter().filter(|(at, ..)| *at > from).for_each(|(_, kind, object)| send(&sender, kind, object));
+            state
+                .events
+                .iter()
+                .filter(|(at, ..)| *at > from)
+                .for_each(|(_, kind, object)| send(&sender, kind, object));
             state.watches.push(sender);
         }
         let body = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
@@ -128,8 +132,12 @@ impl State {
         }
         let all = &self.past[&version];
         let take = limit.unwrap_or(usize::MAX);
-        let page: Vec<Value> =
-            all.iter().skip(skip).take(take).map(|(name, (uid, version))| object_of(name, uid, *version)).collect();
+        let page: Vec<Value> = all
+            .iter()
+            .skip(skip)
+            .take(take)
+            .map(|(name, (uid, version))| object_of(name, uid, *version))
+            .collect();
         let next = (skip + page.len() < all.len()).then(|| format!("{version}-{}", skip + page.len()));
         let metadata = json!({"resourceVersion": version.to_string(), "continue": next});
         let list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": page});

@@ -32,7 +32,8 @@ async fn what_arrives_together_becomes_visible_together() {
     let line = |version: u64| json!({"type": "ADDED", "object": object(&format!("o{version}"), version)});
     watch.raw((11..21).map(|version| format!("{}\n", line(version))).collect::<String>());
     loop {
-        let (objects, version) = informer.lister().view(|view| (view.len(), view.watermark(&Scope::Cluster).cloned()));
+        let (objects, version) =
+            informer.lister().view(|view| (view.len(), view.watermark(&Scope::Cluster).cloned()));
         if objects > 0 {
             assert_eq!((objects, version), (10, Some("20".into())));
             break;
@@ -85,7 +86,8 @@ async fn selectors_are_the_servers_business() {
 #[tokio::test(start_paused = true)]
 async fn a_metadata_informer_asks_for_metadata_only() {
     let (client, mut server) = server();
-    let informer = SharedInformer::<PartialObjectMeta<ConfigMap>>::builder(client).env(Env::seeded(1)).build();
+    let informer =
+        SharedInformer::<PartialObjectMeta<ConfigMap>>::builder(client).env(Env::seeded(1)).build();
     informer.start();
     let asked = server.next().await;
     let accept = asked.headers["accept"].to_str().unwrap().to_owned();

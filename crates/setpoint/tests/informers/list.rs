@@ -154,7 +154,10 @@ async fn a_relist_asks_for_at_least_the_last_version_and_no_pages() {
     watch.event("MODIFIED", &object("a", 12));
     watch.error(410, "Expired", "too old resource version");
     let asked = server.next().await;
-    assert_eq!((asked.is_watch(), asked.param("resourceVersion"), asked.param("limit")), (false, Some("12"), None));
+    assert_eq!(
+        (asked.is_watch(), asked.param("resourceVersion"), asked.param("limit")),
+        (false, Some("12"), None)
+    );
 }
 
 #[tokio::test(start_paused = true)]

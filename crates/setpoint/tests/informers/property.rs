@@ -9,7 +9,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use setpoint::{
-    Deleted, Env, EventHandler, HandlerOptions, ReflectorConfig, Registration, Scope, SharedInformer, is_resync,
+    Deleted, Env, EventHandler, HandlerOptions, ReflectorConfig, Registration, Scope, SharedInformer,
+    is_resync,
 };
 
 use crate::history::{Fault, History, Objects};
@@ -141,7 +142,8 @@ impl World {
             }),
             19 => self.history.with(|state| state.expire_watches()),
             20 => {
-                let fault = [Fault::Refused, Fault::TooMany, Fault::Internal, Fault::Html][self.dice(4) as usize];
+                let fault =
+                    [Fault::Refused, Fault::TooMany, Fault::Internal, Fault::Html][self.dice(4) as usize];
                 let in_stream = self.dice(2) == 0;
                 self.history.with(|state| {
                     state.faults.push(fault);
@@ -169,11 +171,16 @@ impl World {
     fn check_always(&mut self) {
         let (cached, watermark) = self.informer.lister().view(|view| {
             let cached: Objects = view.list().iter().map(|object| parts(object)).collect();
-            (cached, view.watermark(&Scope::Cluster).map(|version| version.to_string().parse::<u64>().unwrap()))
+            (
+                cached,
+                view.watermark(&Scope::Cluster).map(|version| version.to_string().parse::<u64>().unwrap()),
+            )
         });
         self.largest = self.largest.max(cached.len());
         match watermark {
-            Some(version) => self.history.with(|state| assert_eq!(cached, state.past[&version], "at {version}")),
+            Some(version) => {
+                self.history.with(|state| assert_eq!(cached, state.past[&version], "at {version}"))
+            }
             None => assert!(cached.is_empty()),
         }
         for (registration, witness) in &self.handlers {
@@ -202,7 +209,8 @@ impl World {
         settle().await;
         self.check_always();
         let objects = self.history.with(|state| state.objects.clone());
-        let cached: BTreeMap<_, _> = self.informer.lister().list().iter().map(|object| parts(object)).collect();
+        let cached: BTreeMap<_, _> =
+            self.informer.lister().list().iter().map(|object| parts(object)).collect();
         assert_eq!(cached, objects);
         for (registration, witness) in &self.handlers {
             assert!(registration.has_synced());
@@ -239,7 +247,8 @@ impl World {
 
 /// Runs a world on a runtime of its own; a failure names its seed.
 fn run(seed: u64, steps: usize) -> Vec<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         runtime.block_on(async { World::new(seed).run(steps).await })
     }));

@@ -42,7 +42,8 @@ pub(crate) fn server() -> (Client, Server) {
     let service = tower::service_fn(move |request: Request<Body>| {
         let (answer, answered) = oneshot::channel();
         let query = request.uri().query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
-        let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8().unwrap().into_owned();
+        let decode =
+            |text: &str| percent_encoding::percent_decode_str(text).decode_utf8().unwrap().into_owned();
         let query = query.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let asked = Asked {
             path: request.uri().path().to_owned(),
@@ -240,4 +241,3 @@ pub(crate) fn words(object: &ConfigMap) -> String {
     let metadata = &object.metadata;
     format!("{}@{}", metadata.name.as_deref().unwrap(), metadata.resource_version.as_deref().unwrap())
 }
-
