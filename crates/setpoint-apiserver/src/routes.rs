@@ -98,6 +98,9 @@ impl Verb {
     /// The verb of a request; `watch` is whether its query asks for a watch.
     pub(crate) fn of(method: &Method, path: &ResourcePath, watch: bool) -> Result<Verb> {
         let named = path.name.is_some();
+        if path.watch && !matches!(*method, Method::GET | Method::HEAD) {
+            return Err(Status::method_not_allowed());
+        }
         Ok(match *method {
             // HEAD is a GET whose body is not sent.
             Method::GET | Method::HEAD if path.watch || (watch && !named) => Verb::Watch,

@@ -325,6 +325,9 @@ async fn resource_request(
         path: String::new(),
     };
     authorize::authorize(&user, &attributes)?;
+    if !path.rest.is_empty() && path.subresource.as_deref() != Some("proxy") {
+        return Err(Status::no_such_path());
+    }
     let resource = Registry::built_in()
         .find(&path.group, &path.version, &path.resource)
         .ok_or_else(Status::no_such_path)?;

@@ -100,7 +100,8 @@ fn taken(resource: &Resource, name: &str, existing: Option<&Record>) -> Status {
     status
 }
 
-/// The namespace of the path is the object's; a body that names another one is a mistake.
+/// The namespace of the path is the object's; a body that names another one is a mistake. An object of the
+/// cluster has none, whatever its body says.
 pub(super) fn set_namespace(request: &ResourceRequest, object: &mut Value) -> Result<()> {
     let metadata = metadata_mut(object);
     let given = metadata.get("namespace").and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -112,10 +113,10 @@ pub(super) fn set_namespace(request: &ResourceRequest, object: &mut Value) -> Re
             metadata.insert("namespace".into(), namespace.as_str().into());
             Ok(())
         }
-        (None, Some(_)) => Err(Status::bad_request(
-            "namespace may not be set on cluster-scoped objects, remove metadata.namespace",
-        )),
-        (None, None) => Ok(()),
+        (None, _) => {
+            metadata.remove("namespace");
+            Ok(())
+        }
     }
 }
 

@@ -111,6 +111,8 @@ async fn unknown_paths_and_methods_are_refused() {
         ("GET", "/apis/none/v1/things", 404),
         ("GET", "/api/v1/things", 404),
         ("GET", "/api/v1/namespaces/default/pods/a/frob", 404),
+        ("GET", "/api/v1/namespaces/default/pods/a/status/more", 404),
+        ("POST", "/api/v1/watch/namespaces/default/pods", 405),
         ("GET", "/api/v1/namespaces/default/nodes", 404),
         ("GET", "/api/v1/pods/a", 404),
         ("GET", "/api/v1/namespaces/default/pods/%2e%2e", 404),

@@ -96,3 +96,11 @@ async fn namespaces_are_active_and_labelled() {
     assert_eq!(created["metadata"]["labels"]["kubernetes.io/metadata.name"], "team");
     api.post("/api/v1/namespaces/team/configmaps", &map("a", "x")).await.ok();
 }
+
+#[tokio::test]
+async fn an_object_of_the_cluster_has_no_namespace() {
+    let api = Api::new();
+    let class = json!({"metadata": {"name": "a", "namespace": "default"}, "provisioner": "x"});
+    let created = api.post("/apis/storage.k8s.io/v1/storageclasses", &class).await.ok();
+    assert!(created["metadata"].get("namespace").is_none());
+}

@@ -247,3 +247,16 @@ async fn events_are_counted_however_they_were_cut_into_frames() {
     });
     assert_eq!(text, format!("{}{}", line("a"), line("b")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_released_rule_leaves_alone_the_watches_that_it_has_met_already() {
+    let (server, faults, api) = Scripted::start();
+    let cut = faults.on(Match::watch("configmaps")).cut_after_events(2);
+    let ((names, end), (), ()) = tokio::join!(read(&api), abc(&server), async {
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        cut.release();
+    });
+    assert_eq!(names, ["a", "b", "c"]);
+    end.unwrap();
+    assert_eq!(cut.fired(), 0);
+}
