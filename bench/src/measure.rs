@@ -4,6 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+/// One allocator for all: decoding on several threads and freeing on others shows the locks of glibc's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A run of a client, from its start.
 pub(crate) struct Run {
     start: Instant,

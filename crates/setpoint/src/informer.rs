@@ -52,6 +52,7 @@ struct Inner<T: Object> {
     core: Arc<Core<T>>,
     scopes: Vec<ScopeParts<T>>,
     tasks: Mutex<Vec<Task<()>>>,
+    is_filtered: bool,
 }
 
 /// The stages before the cache, for one scope.
@@ -193,12 +194,17 @@ impl<T: Object> SharedInformer<T> {
         self.inner.scopes.iter().map(|parts| &parts.scope)
     }
 
+    /// Whether selectors leave some objects out of the cache.
+    pub(crate) fn is_filtered(&self) -> bool {
+        self.inner.is_filtered
+    }
+
     /// The last failure of each reflector that has not worked since.
     pub fn trouble(&self) -> Vec<String> {
         self.inner.scopes.iter().filter_map(|parts| parts.trouble.lock().clone()).collect()
     }
 
-    async fn wait_until(&self, reached: impl Fn() -> bool) {
+    pub(crate) async fn wait_until(&self, reached: impl Fn() -> bool) {
         let mut progress = self.inner.core.progress();
         while !reached() {
             // The sender lives as long as this informer.

@@ -1,6 +1,157 @@
-//! Informers, work queues and controllers for Kubernetes.
+//! Informers, work queues and controllers for Kubernetes, on top of the [`kube`] client.
+//!
+//! Everything is one path, a stage a module:
+//!
+//! | stage | type | what it does |
+//! | --- | --- | --- |
+//! | | [`ClientConfig`] | finds the server |
+//! | 1 | (inside [`SharedInformer`]; [`ReflectorConfig`]) | keeps one list and watch alive, whatever the server does |
+//! | 2 | [`DeltaFifo`] | changes by key, drained in batches |
+//! | 3 | [`Indexer`] | the cache: a map with named indices, at one resourceVersion |
+//! | 4 | [`SharedInformer`] | applies batches to the cache, then tells every handler |
+//!
+//! Beside stage 4 stand the [`SharedInformerFactory`], which shares informers in a process, and the
+//! [`Lister`], the read side of a cache.
+//!
+//! # Watch one kind
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use setpoint::k8s_openapi::api::core::v1::ConfigMap;
+//! use setpoint::kube::{Api, ResourceExt};
+//! use setpoint::{HandlerFns, Scope, SharedInformer};
+//!
+//! // In a program: `let client = setpoint::ClientConfig::new().connect().await?;`
+//! let client = setpoint_apiserver::ApiServer::builder().build().client();
+//!
+//! let informer = SharedInformer::<ConfigMap>::builder(client.clone()).namespace("default").build();
+//! informer.add_handler(
+//!     HandlerFns::new()
+//!         .on_add(|map: &std::sync::Arc<ConfigMap>, _is_initial| println!("new: {}", map.name_any()))
+//!         .on_delete(|deleted| println!("gone: {}", deleted.object.name_any())),
+//! );
+//! informer.start();
+//! informer.wait_for_sync().await;
+//!
+//! // What is written to the server arrives in the cache; its watermark says when.
+//! let map: ConfigMap = serde_json::from_str(r#"{"metadata": {"name": "settings"}}"#)?;
+//! let map = Api::<ConfigMap>::namespaced(client, "default").create(&Default::default(), &map).await?;
+//! let version = map.resource_version().unwrap_or_default().as_str().into();
+//! informer.wait_for_version(&Scope::Namespace("default".into()), &version).await;
+//! assert!(informer.lister().namespace("default").get("settings").is_some());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Index by node name and look up
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use setpoint::SharedInformerFactory;
+//! use setpoint::k8s_openapi::api::core::v1::Pod;
+//! # use setpoint::kube::Api;
+//!
+//! # let client = setpoint_apiserver::ApiServer::builder().build().client();
+//! # let pod: Pod = serde_json::from_value(serde_json::json!({
+//! #     "metadata": {"name": "web"},
+//! #     "spec": {"nodeName": "node-1", "containers": [{"name": "web", "image": "nginx"}]},
+//! # }))?;
+//! # Api::<Pod>::namespaced(client.clone(), "default").create(&Default::default(), &pod).await?;
+//! let factory = SharedInformerFactory::new(client);
+//! let pods = factory.informer::<Pod>();
+//! pods.add_index("node", |pod: &Pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect())?;
+//! factory.start();
+//! factory.wait_for_cache_sync(std::time::Duration::from_secs(10)).await?;
+//!
+//! let on_node_1 = pods.lister().by_index("node", "node-1")?;
+//! assert_eq!(on_node_1.len(), 1);
+//! # factory.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A handler that comes late
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use std::sync::Arc;
+//! # use std::sync::atomic::{AtomicUsize, Ordering};
+//! use setpoint::k8s_openapi::api::core::v1::Namespace;
+//! use setpoint::{HandlerFns, SharedInformer};
+//!
+//! # let client = setpoint_apiserver::ApiServer::builder().build().client();
+//! let namespaces = SharedInformer::<Namespace>::builder(client).build();
+//! namespaces.start();
+//! namespaces.wait_for_sync().await;
+//!
+//! // Later: it is told what is cached already, as adds, and then every change.
+//! let told = Arc::new(AtomicUsize::new(0));
+//! let count = told.clone();
+//! let place = namespaces.add_handler(HandlerFns::new().on_add(move |_: &Arc<Namespace>, is_initial| {
+//!     assert!(is_initial);
+//!     count.fetch_add(1, Ordering::Relaxed);
+//! }));
+//! place.wait_for_sync().await;
+//! assert_eq!(told.load(Ordering::Relaxed), namespaces.lister().len());
+//! place.remove().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Metadata only
+//!
+//! The server sends, and the cache keeps, nothing but metadata:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use setpoint::SharedInformerFactory;
+//! use setpoint::k8s_openapi::api::core::v1::Namespace;
+//!
+//! # let client = setpoint_apiserver::ApiServer::builder().build().client();
+//! let factory = SharedInformerFactory::new(client);
+//! let namespaces = factory.metadata::<Namespace>();
+//! factory.start();
+//! factory.wait_for_cache_sync(std::time::Duration::from_secs(10)).await?;
+//! assert!(namespaces.lister().get(&"default".into()).is_some_and(|namespace| namespace.metadata.uid.is_some()));
+//! # factory.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Kinds that are known at run time only
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use setpoint::SharedInformerFactory;
+//! use setpoint::client::find_resource;
+//!
+//! # let client = setpoint_apiserver::ApiServer::builder().build().client();
+//! let resource = find_resource(&client, "", "v1", "namespaces").await?.ok_or("no such resource")?;
+//! let factory = SharedInformerFactory::new(client);
+//! let namespaces = factory.dynamic(&resource);
+//! factory.start();
+//! factory.wait_for_cache_sync(std::time::Duration::from_secs(10)).await?;
+//! let default = namespaces.lister().get(&"default".into()).ok_or("no default namespace")?;
+//! assert_eq!(default.types.as_ref().map(|types| types.kind.as_str()), Some("Namespace"));
+//! # factory.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Cached objects and writing
+//!
+//! A cache drops `managedFields` unless it is asked to keep them. Objects without them are safe to write
+//! back: a server keeps the managedFields that it has when an update brings none, and server-side apply
+//! refuses any. What takes more away says so in its type: [`InformerBuilder::trim`] caches [`Trimmed<K>`],
+//! [`InformerBuilder::transform`] a type of your own; neither can be handed to an `Api` by mistake.
 
 pub mod client;
+pub mod controller;
 mod delta_fifo;
 mod factory;
 mod fifo;
@@ -14,8 +165,10 @@ mod reflector;
 mod scope;
 mod store;
 mod version;
+pub mod workqueue;
 
 pub use client::ClientConfig;
+pub use controller::{Action, Context, Controller, ReconcileError, Reconciler};
 pub use delta_fifo::{Batch, Deleted, Delta, DeltaFifo};
 pub use factory::{CacheSyncError, SharedInformerFactory};
 pub use fifo::Fifo;
@@ -34,3 +187,4 @@ pub use scope::Scope;
 pub use setpoint_env::Env;
 pub use store::{MapStore, Store};
 pub use version::ResourceVersion;
+pub use workqueue::WorkQueue;

@@ -6,6 +6,7 @@ mod backoff;
 mod config;
 mod decode;
 mod error;
+mod json;
 mod list;
 mod metrics;
 mod request;

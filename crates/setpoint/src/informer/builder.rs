@@ -263,9 +263,10 @@ where
         };
         let parts = scopes.iter().map(|scope| self.scope_parts(scope, &indexer, &decoder)).collect();
         let name = self.resource.name.clone();
+        let is_filtered = self.label_selector.is_some() || self.field_selector.is_some();
         let core = Core::new(indexer, scopes, name, self.env, self.metrics, self.resync);
         SharedInformer {
-            inner: Arc::new(Inner { core: Arc::new(core), scopes: parts, tasks: Mutex::default() }),
+            inner: Arc::new(Inner { core: Arc::new(core), scopes: parts, tasks: Mutex::default(), is_filtered }),
         }
     }
 

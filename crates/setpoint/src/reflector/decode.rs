@@ -7,10 +7,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::json;
 use super::scan::find_managed_fields;
 use crate::{Object, ObjectKey, ResourceVersion};
 
-type DecodeFn<T> = Arc<dyn Fn(&[u8]) -> Result<T, serde_json::Error> + Send + Sync>;
+type DecodeFn<T> = Arc<dyn Fn(&[u8], &mut Vec<u32>) -> Result<T, serde_json::Error> + Send + Sync>;
 
 /// Decodes objects of one kind: without managedFields unless they are asked for, transformed, trimmed.
 pub(crate) struct Decoder<T> {
@@ -22,6 +23,13 @@ impl<T> Clone for Decoder<T> {
     fn clone(&self) -> Decoder<T> {
         Decoder { decode: self.decode.clone(), keep_managed_fields: self.keep_managed_fields }
     }
+}
+
+/// Working space that is used again for one object after the other.
+#[derive(Default)]
+pub(super) struct Scratch {
+    bytes: Vec<u8>,
+    lengths: Vec<u32>,
 }
 
 /// What became of the bytes of an object.
@@ -48,31 +56,34 @@ impl<T: Object> Decoder<T> {
     where
         K: kube::Resource + DeserializeOwned + Clone + 'static,
     {
-        let decode = move |bytes: &[u8]| {
-            let mut object: K = serde_json::from_slice(bytes)?;
+        let decode = move |bytes: &[u8], lengths: &mut Vec<u32>| {
+            let mut object = match json::from_slice::<K>(bytes, lengths) {
+                Some(object) => object,
+                // A clone has vectors of exactly their length; those of serde_json have room to grow.
+                None => serde_json::from_slice::<K>(bytes)?.clone(),
+            };
             if !keep_managed_fields {
                 // Cut out of the bytes already, unless somebody spells the name with escapes.
                 object.meta_mut().managed_fields = None;
             }
-            // A clone has vectors of exactly their length; the decoded ones have room to grow.
-            Ok(transform(object.clone()))
+            Ok(transform(object))
         };
         Decoder { decode: Arc::new(decode), keep_managed_fields }
     }
 
-    /// Decodes one object. `scratch` is working space that is used again and again.
-    pub(super) fn decode(&self, bytes: &[u8], scratch: &mut Vec<u8>) -> Decoded<T> {
+    /// Decodes one object.
+    pub(super) fn decode(&self, bytes: &[u8], scratch: &mut Scratch) -> Decoded<T> {
         let cut = if self.keep_managed_fields { None } else { find_managed_fields(bytes) };
         let bytes = match cut {
             Some(range) => {
-                scratch.clear();
-                scratch.extend_from_slice(&bytes[..range.start]);
-                scratch.extend_from_slice(&bytes[range.end..]);
-                &**scratch
+                scratch.bytes.clear();
+                scratch.bytes.extend_from_slice(&bytes[..range.start]);
+                scratch.bytes.extend_from_slice(&bytes[range.end..]);
+                &*scratch.bytes
             }
             None => bytes,
         };
-        match catch_unwind(AssertUnwindSafe(|| (self.decode)(bytes))) {
+        match catch_unwind(AssertUnwindSafe(|| (self.decode)(bytes, &mut scratch.lengths))) {
             Ok(Ok(object)) => match ObjectKey::of(object.meta()) {
                 Some(key) => Decoded::Object(key, Arc::new(object)),
                 None => Decoded::Skipped(skipped(bytes, "it has no name".to_owned())),
@@ -134,7 +145,7 @@ mod tests {
     use super::*;
 
     fn decode(decoder: &Decoder<Pod>, text: &str) -> Decoded<Pod> {
-        decoder.decode(text.as_bytes(), &mut Vec::new())
+        decoder.decode(text.as_bytes(), &mut Scratch::default())
     }
 
     const POD: &str = r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"5",

@@ -182,13 +182,13 @@ fn with_comma(bytes: &[u8], kept: Option<usize>, member: Range<usize>) -> Range<
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
     use serde_json::{Map, Value};
 
     use super::*;
 
-    fn any_json() -> impl Strategy<Value = Value> {
+    pub(in crate::reflector) fn any_json() -> impl Strategy<Value = Value> {
         let text = "[a-z\"\\\\{}\\[\\],: \n\u{e9}\u{1f980}]{0,12}";
         let leaf = prop_oneof![
             Just(Value::Null),

@@ -9,16 +9,17 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use setpoint_env::{Env, Task};
 
-use super::decode::{Decoded, Decoder};
+use super::decode::{Decoded, Decoder, Scratch};
 use super::error::{Failure, excerpt};
 use super::list::{Envelope, Found, ListScanner, NotAList};
 use super::watch::{Event, LineSplitter, decode_lines};
 use crate::Object;
 use crate::metrics::Counter;
 
-/// The most decoding that may be under way. It does not depend on the machine, since a run must be the same
-/// everywhere; it is enough for any number of cores that a reader can keep busy.
-const IN_FLIGHT: usize = 8;
+/// The most pieces of decoding that may be under way. It does not depend on the machine, since a run must be
+/// the same everywhere. It is as many cores as one reader can keep busy; while all are at work, what arrives
+/// is collected into larger pieces.
+const IN_FLIGHT: usize = 4;
 
 /// How many bytes are decoded in one piece of work, if that many have come.
 const BLOCK: usize = 128 << 10;
@@ -264,7 +265,7 @@ impl<T: Object> ItemStream<T> {
         let (items, decoder) = (std::mem::take(&mut self.items), self.decoder.clone());
         self.waiting = 0;
         self.pipeline.start(move || {
-            let mut scratch = Vec::new();
+            let mut scratch = Scratch::default();
             items.iter().map(|item| decoder.decode(item, &mut scratch)).collect()
         });
     }

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 
-use super::decode::{Decoded, Decoder, Metadata};
+use super::decode::{Decoded, Decoder, Metadata, Scratch};
 use super::scan::{Members, skip_space};
 use crate::{Object, ResourceVersion};
 
@@ -53,7 +53,7 @@ impl LineSplitter {
 
 /// Decodes whole lines.
 pub(super) fn decode_lines<T: Object>(decoder: &Decoder<T>, lines: &[u8]) -> Vec<Event<T>> {
-    let mut scratch = Vec::new();
+    let mut scratch = Scratch::default();
     let mut events = Vec::new();
     let mut start = 0;
     for end in memchr::memchr_iter(b'\n', lines) {
@@ -66,7 +66,7 @@ pub(super) fn decode_lines<T: Object>(decoder: &Decoder<T>, lines: &[u8]) -> Vec
     events
 }
 
-fn decode_line<T: Object>(decoder: &Decoder<T>, line: &[u8], scratch: &mut Vec<u8>) -> Event<T> {
+fn decode_line<T: Object>(decoder: &Decoder<T>, line: &[u8], scratch: &mut Scratch) -> Event<T> {
     let malformed = || Event::Malformed(super::error::excerpt(line));
     let Some(Envelope { kind, object }) = Envelope::read(line) else { return malformed() };
     let mut decode = || match decoder.decode(object, scratch) {

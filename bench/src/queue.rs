@@ -1,0 +1,133 @@
+//! The work queue beside client-go's (`peers/go/queue`), case by case.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use setpoint::{ObjectKey, WorkQueue};
+use tokio::runtime::Runtime;
+
+const RUNS: usize = 9;
+const N: usize = 100_000;
+
+type Queue = WorkQueue<ObjectKey>;
+
+/// Runs every case on both sides and prints the medians.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let peer = client_go()?;
+    println!("work queue, ns an operation, median of {RUNS} runs of {N}");
+    println!("{:<14}{:>10}{:>12}{:>8}", "case", "setpoint", "client-go", "times");
+    for (name, ours) in ours()? {
+        let theirs = peer.get(name).with_context(|| format!("client-go has no case {name}"))?;
+        println!("{name:<14}{ours:>10.1}{theirs:>12.1}{:>8.1}", theirs / ours);
+    }
+    Ok(())
+}
+
+fn ours() -> anyhow::Result<Vec<(&'static str, f64)>> {
+    let one = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let many = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
+    Ok(vec![
+        ("serial", measure(|queue, keys| one.block_on(serial(queue, keys)))),
+        ("1x1", measure(|queue, keys| across(&many, 1, 1, queue, keys))),
+        ("4x4", measure(|queue, keys| across(&many, 4, 4, queue, keys))),
+        ("duplicates", measure(|queue, keys| one.block_on(duplicates(queue, keys)))),
+        ("fill_drain", measure(|queue, keys| one.block_on(fill(queue, keys)))),
+        ("add_after", measure(|queue, keys| add_after(&queue, keys))),
+        ("rate_limited", measure(|queue, keys| rate_limited(&queue, keys))),
+    ])
+}
+
+/// The median time an operation of `body`, which does `N` operations.
+fn measure(body: impl Fn(Queue, Vec<ObjectKey>)) -> f64 {
+    let keys: Vec<_> = (0..N).map(|n| ObjectKey::namespaced("default", &format!("object-{n:06}"))).collect();
+    let mut times: Vec<_> = (0..RUNS)
+        .map(|_| {
+            let (queue, keys) = (Queue::new(), keys.clone());
+            let start = Instant::now();
+            body(queue, keys);
+            start.elapsed().as_nanos() as f64 / N as f64
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[RUNS / 2]
+}
+
+async fn serial(queue: Queue, keys: Vec<ObjectKey>) {
+    for key in keys {
+        queue.add(key);
+        queue.get().await.expect("a key was added").done();
+    }
+}
+
+/// Lets producers add and consumers get and finish every key once, each in a task.
+fn across(runtime: &Runtime, producers: usize, consumers: usize, queue: Queue, keys: Vec<ObjectKey>) {
+    let mut parts: Vec<Vec<ObjectKey>> = vec![Vec::with_capacity(N / producers); producers];
+    keys.into_iter().enumerate().for_each(|(n, key)| parts[n % producers].push(key));
+    runtime.block_on(async {
+        let consume = |queue: Queue| async move { while queue.get().await.is_some() {} };
+        let working: Vec<_> = (0..consumers).map(|_| tokio::spawn(consume(queue.clone()))).collect();
+        let produce = |queue: Queue, keys: Vec<ObjectKey>| async move {
+            for key in keys {
+                queue.add(key);
+            }
+        };
+        let adding: Vec<_> = parts.into_iter().map(|keys| tokio::spawn(produce(queue.clone(), keys))).collect();
+        for task in adding {
+            task.await.expect("adding does not panic");
+        }
+        queue.shut_down();
+        for task in working {
+            task.await.expect("getting does not panic");
+        }
+    });
+}
+
+/// Adds each of a thousand keys a hundred times, then drains.
+async fn duplicates(queue: Queue, keys: Vec<ObjectKey>) {
+    for n in 0..N {
+        queue.add(keys[n % 1000].clone());
+    }
+    drain(&queue).await;
+}
+
+async fn fill(queue: Queue, keys: Vec<ObjectKey>) {
+    for key in keys {
+        queue.add(key);
+    }
+    drain(&queue).await;
+}
+
+async fn drain(queue: &Queue) {
+    while !queue.is_empty() {
+        queue.get().await.expect("a key is queued").done();
+    }
+}
+
+fn add_after(queue: &Queue, keys: Vec<ObjectKey>) {
+    for (n, key) in keys.into_iter().enumerate() {
+        queue.add_after(key, Duration::from_secs(3600) + Duration::from_micros((n * 7919 % N) as u64));
+    }
+}
+
+fn rate_limited(queue: &Queue, keys: Vec<ObjectKey>) {
+    for key in keys {
+        queue.add_rate_limited(key.clone());
+        queue.forget(&key);
+    }
+}
+
+/// Builds and runs the peer's program; its cases by name.
+fn client_go() -> anyhow::Result<BTreeMap<String, f64>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/go");
+    let output = Command::new("go").args(["run", "./queue"]).current_dir(directory).output();
+    let output = output.context("the peer needs Go")?;
+    ensure!(output.status.success(), "the peer failed: {}", String::from_utf8_lossy(&output.stderr));
+    let case = |line: &str| {
+        let (name, time) = line.split_once(' ').with_context(|| format!("the peer said {line:?}"))?;
+        Ok((name.to_owned(), time.parse()?))
+    };
+    String::from_utf8(output.stdout)?.lines().map(case).collect()
+}

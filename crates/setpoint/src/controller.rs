@@ -1,0 +1,373 @@
+//! Stage 6: reads from the WorkQueue, calls the reconciler, which writes to the API server.
+
+mod action;
+mod caches;
+mod context;
+mod metrics;
+mod predicate;
+mod reconciler;
+mod source;
+mod worker;
+mod writes;
+
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::join_all;
+use futures::stream::BoxStream;
+use k8s_openapi::NamespaceResourceScope;
+use kube::core::PartialObjectMeta;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use setpoint_env::{Env, Task};
+use tokio_util::sync::CancellationToken;
+
+pub use self::action::{Action, ReconcileError};
+pub use self::context::Context;
+pub use self::predicate::{Change, Predicate};
+pub use self::reconciler::Reconciler;
+use self::context::Shared;
+use self::metrics::ControllerMetrics;
+use self::reconciler::AnyReconciler;
+use self::source::{Attached, MapFn, Queue, Source};
+use self::worker::Work;
+use crate::workqueue::{RateLimiter, WorkQueueBuilder};
+use crate::{CacheSyncError, Metrics, Object, ObjectKey, SharedInformerFactory, WorkQueue};
+
+/// Reconciles the objects of one kind.
+///
+/// Name the kinds whose changes matter; the controller watches them, finds out which object each change
+/// concerns, and calls the [`Reconciler`] with its key, one call at a time for each key.
+///
+/// # Reading your own writes
+/// A reconcile reads from caches, which are always a little behind. What is written through
+/// [`Context::client`] is noted, and the key is not reconciled again before the caches of the written kinds
+/// show it. So a reconciler that looks whether its child exists, and creates it if not, makes one child,
+/// however slow the watch is. The wait is bounded ([`Controller::catch_up_limit`]) and measured. An object
+/// that the cache's selectors may leave out is not waited for.
+#[must_use = "a controller does nothing until it runs"]
+pub struct Controller<K> {
+    name: String,
+    reconciler: Box<dyn AnyReconciler>,
+    sources: Vec<Source>,
+    triggers: Vec<BoxStream<'static, ObjectKey>>,
+    state: Option<Arc<dyn Any + Send + Sync>>,
+    workers: usize,
+    resync: Option<Duration>,
+    time_limit: Option<Duration>,
+    sync_limit: Duration,
+    catch_up_limit: Duration,
+    queue: WorkQueueBuilder<ObjectKey>,
+    kind: std::marker::PhantomData<fn() -> K>,
+}
+
+/// A kind that a controller can reconcile or watch: every typed [`kube::Resource`].
+pub trait Watchable:
+    Resource<DynamicType = (), Scope: 'static> + DeserializeOwned + Clone + Send + Sync + 'static
+{
+}
+
+impl<K> Watchable for K where
+    K: Resource<DynamicType = (), Scope: 'static> + DeserializeOwned + Clone + Send + Sync + 'static
+{
+}
+
+/// Where controllers run: a client, shared caches, time, metrics, and the word to stop. Clones are the same.
+#[derive(Clone)]
+pub struct Runtime {
+    pub(crate) client: Client,
+    pub(crate) factory: SharedInformerFactory,
+    pub(crate) env: Env,
+    pub(crate) metrics: Metrics,
+    pub(crate) shutdown: CancellationToken,
+}
+
+/// Why a controller ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControllerError {
+    /// The kinds that it watches could not be listed in time. The message names them, and why.
+    #[error("the controller {controller:?} cannot start")]
+    CacheSync {
+        /// Its name.
+        controller: String,
+        /// Which caches, and what the server said.
+        source: CacheSyncError,
+    },
+}
+
+impl Runtime {
+    /// A runtime of its own caches, on the real clock.
+    pub fn new(client: Client) -> Runtime {
+        Runtime::with(client, Env::system(), Metrics::default())
+    }
+
+    /// A runtime with another clock, and metrics of yours.
+    pub fn with(client: Client, env: Env, metrics: Metrics) -> Runtime {
+        let factory =
+            SharedInformerFactory::new(client.clone()).env(env.clone()).metrics(metrics.clone());
+        Runtime { client, factory, env, metrics, shutdown: CancellationToken::new() }
+    }
+
+    /// The same with caches of these settings: namespaces, resync.
+    #[must_use]
+    pub fn factory(mut self, set: impl FnOnce(SharedInformerFactory) -> SharedInformerFactory) -> Runtime {
+        self.factory = set(self.factory);
+        self
+    }
+
+    /// The shared caches.
+    pub fn informers(&self) -> &SharedInformerFactory {
+        &self.factory
+    }
+
+    /// Cancel it to stop everything that runs here.
+    pub fn shutdown(&self) -> &CancellationToken {
+        &self.shutdown
+    }
+
+    /// What is measured here.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+}
+
+impl<K: Watchable> Controller<K> {
+    /// A controller that calls `reconciler` for the objects of `K`. The name is for logs, metrics and events.
+    pub fn new(name: impl Into<String>, reconciler: impl Reconciler) -> Controller<K> {
+        let own_key: MapFn<K> = Arc::new(|object| ObjectKey::of(Object::meta(object)).into_iter().collect());
+        Controller {
+            name: name.into(),
+            reconciler: Box::new(reconciler),
+            sources: vec![Source::new(SharedInformerFactory::informer::<K>, own_key)],
+            triggers: Vec::new(),
+            state: None,
+            workers: 1,
+            resync: None,
+            time_limit: None,
+            sync_limit: Duration::from_secs(120),
+            catch_up_limit: Duration::from_secs(30),
+            queue: WorkQueue::builder(),
+            kind: std::marker::PhantomData,
+        }
+    }
+
+    /// Reconciles the owner of a `C` when that changes. The owner is the `K` that the object's controller
+    /// owner reference names.
+    pub fn owns<C: Watchable>(self) -> Controller<K> {
+        self.source(SharedInformerFactory::informer::<C>, Arc::new(|object: &C| owner_key::<K, C>(object)))
+    }
+
+    /// The same, but only the metadata of each `C` is asked for and cached.
+    pub fn owns_metadata<C: Watchable>(self) -> Controller<K> {
+        let map: MapFn<PartialObjectMeta<C>> = Arc::new(|object| owner_key::<K, _>(object));
+        self.source(SharedInformerFactory::metadata::<C>, map)
+    }
+
+    /// Reconciles the keys that `map` names when a `C` changes. On an update both states are mapped.
+    pub fn watches<C: Watchable>(
+        self,
+        map: impl Fn(&C) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Controller<K> {
+        self.source(SharedInformerFactory::informer::<C>, Arc::new(map))
+    }
+
+    /// The same, but only the metadata of each `C` is asked for and cached.
+    pub fn watches_metadata<C: Watchable>(
+        self,
+        map: impl Fn(&PartialObjectMeta<C>) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Controller<K> {
+        self.source(SharedInformerFactory::metadata::<C>, Arc::new(map))
+    }
+
+    fn source<T: Object>(
+        mut self,
+        informer: impl FnOnce(&SharedInformerFactory) -> crate::SharedInformer<T> + Send + 'static,
+        map: MapFn<T>,
+    ) -> Controller<K> {
+        self.sources.push(Source::new(informer, map));
+        self
+    }
+
+    /// Lets only some changes of the kind that was named last (`K` itself at first) cause a reconcile.
+    pub fn filter(mut self, predicate: Predicate) -> Controller<K> {
+        let last = self.sources.last_mut().expect("the first source is K itself");
+        last.predicate = std::mem::take(&mut last.predicate).and(predicate);
+        self
+    }
+
+    /// Reconciles the keys that a stream gives: a channel, a timer, events of another system.
+    pub fn triggered_by(
+        mut self,
+        keys: impl futures::Stream<Item = ObjectKey> + Send + 'static,
+    ) -> Controller<K> {
+        self.triggers.push(keys.boxed());
+        self
+    }
+
+    /// Reconciles every object again after this time, behind all that is news.
+    pub fn resync(mut self, period: Duration) -> Controller<K> {
+        self.resync = Some(period);
+        self
+    }
+
+    /// How many keys are reconciled at the same time. One unless set.
+    pub fn workers(mut self, workers: usize) -> Controller<K> {
+        self.workers = workers.max(1);
+        self
+    }
+
+    /// What every reconcile gets from [`Context::state`].
+    pub fn state(mut self, state: impl Any + Send + Sync) -> Controller<K> {
+        self.state = Some(Arc::new(state));
+        self
+    }
+
+    /// How long one reconcile may take. Then it is dropped at its next `await`, and counts as failed.
+    pub fn time_limit(mut self, limit: Duration) -> Controller<K> {
+        self.time_limit = Some(limit);
+        self
+    }
+
+    /// How long keys wait that failed. The default is that of [`WorkQueue`].
+    pub fn rate_limiter(mut self, limiter: impl RateLimiter<ObjectKey> + 'static) -> Controller<K> {
+        self.queue = self.queue.rate_limiter(limiter);
+        self
+    }
+
+    /// How long the first lists may take: two minutes unless set.
+    pub fn sync_limit(mut self, limit: Duration) -> Controller<K> {
+        self.sync_limit = limit;
+        self
+    }
+
+    /// How long a key waits at most until the caches show what it wrote: 30 seconds unless set.
+    pub fn catch_up_limit(mut self, limit: Duration) -> Controller<K> {
+        self.catch_up_limit = limit;
+        self
+    }
+
+    /// The controller's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs until the runtime is shut down: waits for the caches, then works. After the shutdown, what is
+    /// queued is still worked off; drop the future to end at once.
+    pub async fn run(self, runtime: &Runtime) -> Result<(), ControllerError> {
+        let Running { work, triggers, .. } = self.start(runtime).await?;
+        let stop = async {
+            runtime.shutdown.cancelled().await;
+            work.queue.shut_down();
+        };
+        let workers: Vec<Task<()>> =
+            (0..work.workers).map(|_| runtime.env.spawn(worker::run(work.work.clone()))).collect();
+        let ((), ended) = futures::join!(stop, join_all(workers));
+        drop(triggers);
+        for ended in ended {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a worker ended early");
+            }
+        }
+        Ok(())
+    }
+
+    async fn start(self, runtime: &Runtime) -> Result<Running, ControllerError> {
+        let queue = self.queue.metrics(self.name.clone(), &runtime.metrics).build();
+        let attach = Queue { queue: queue.clone(), resync: self.resync, name: self.name.clone() };
+        let sources = self.sources.into_iter();
+        let attached: Vec<Attached> =
+            sources.map(|source| source.attach(&runtime.factory, attach.clone())).collect();
+        attached.iter().for_each(|source| source.cache.start());
+        wait_for_caches(&self.name, &attached, self.sync_limit, &runtime.shutdown).await?;
+        let triggers = self.triggers.into_iter().map(|keys| {
+            let queue = queue.clone();
+            runtime.env.spawn(keys.for_each(move |key| {
+                queue.add(key);
+                std::future::ready(())
+            }))
+        });
+        let triggers = triggers.collect();
+        let mut listers: BTreeMap<TypeId, Box<dyn Any + Send + Sync>> = BTreeMap::new();
+        let (mut caches, mut registrations) = (Vec::new(), Vec::new());
+        for Attached { cache, lister: (id, lister), registration } in attached {
+            listers.insert(id, lister);
+            caches.push(cache);
+            registrations.push(registration);
+        }
+        let context = Shared {
+            name: self.name.clone(),
+            client: runtime.client.clone(),
+            listers,
+            state: self.state,
+            env: runtime.env.clone(),
+            shutdown: runtime.shutdown.clone(),
+        };
+        let work = Work {
+            queue: queue.clone(),
+            reconciler: self.reconciler,
+            caches,
+            context: Arc::new(context),
+            time_limit: self.time_limit,
+            catch_up_limit: self.catch_up_limit,
+            metrics: ControllerMetrics::new(&runtime.metrics, &self.name, self.workers),
+        };
+        let work = Workers { queue, work: Arc::new(work), workers: self.workers };
+        Ok(Running { work, triggers, _registrations: registrations })
+    }
+}
+
+/// A controller that works.
+struct Running {
+    work: Workers,
+    triggers: Vec<Task<()>>,
+    _registrations: Vec<crate::Registration>,
+}
+
+struct Workers {
+    queue: WorkQueue<ObjectKey>,
+    work: Arc<Work>,
+    workers: usize,
+}
+
+async fn wait_for_caches(
+    controller: &str,
+    attached: &[Attached],
+    limit: Duration,
+    shutdown: &CancellationToken,
+) -> Result<(), ControllerError> {
+    let synced = join_all(attached.iter().map(|source| source.cache.wait_for_sync()));
+    let in_time = tokio::select! {
+        biased;
+        () = shutdown.cancelled() => return Ok(()),
+        waited = tokio::time::timeout(limit, synced) => waited.is_ok(),
+    };
+    if in_time {
+        return Ok(());
+    }
+    let late = attached.iter().filter_map(|source| {
+        let trouble = source.cache.sync_state().err()?;
+        Some((source.cache.resource().to_owned(), trouble))
+    });
+    let source = CacheSyncError { not_synced: late.collect() };
+    Err(ControllerError::CacheSync { controller: controller.to_owned(), source })
+}
+
+/// The key of the `K` that controls an object, if one does.
+fn owner_key<K: Watchable, C: Object>(object: &C) -> Vec<ObjectKey> {
+    let meta = object.meta();
+    let owners = meta.owner_references.iter().flatten();
+    let owner = owners.filter(|owner| owner.controller == Some(true)).find(|owner| {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        owner.kind == K::kind(&()) && group == K::group(&())
+    });
+    let is_namespaced = TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>();
+    let key = owner.map(|owner| match meta.namespace.as_deref().filter(|_| is_namespaced) {
+        Some(namespace) => ObjectKey::namespaced(namespace, &owner.name),
+        None => ObjectKey::cluster(&owner.name),
+    });
+    key.into_iter().collect()
+}

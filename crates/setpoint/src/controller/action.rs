@@ -1,0 +1,82 @@
+//! What a reconcile says when it is done.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What shall happen with the key next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[doc(alias = "Result")]
+pub struct Action {
+    requeue_after: Option<Duration>,
+}
+
+impl Action {
+    /// Nothing, until something changes.
+    #[doc(alias = "await_change")]
+    pub fn done() -> Action {
+        Action { requeue_after: None }
+    }
+
+    /// Reconcile again after this time, or earlier if something changes.
+    #[doc(alias = "requeue")]
+    pub fn requeue_after(delay: Duration) -> Action {
+        Action { requeue_after: Some(delay) }
+    }
+
+    pub(crate) fn delay(self) -> Option<Duration> {
+        self.requeue_after
+    }
+}
+
+/// Why a reconcile failed. Any error becomes one with `?`.
+///
+/// A failed key is tried again, after a time that grows with each failure. If trying again cannot help, say
+/// so with [`ReconcileError::terminal`]: the failure is logged and counted, and the key waits for a change.
+pub struct ReconcileError {
+    source: Box<dyn std::error::Error + Send + Sync>,
+    terminal: bool,
+}
+
+impl ReconcileError {
+    /// An error that trying again cannot mend.
+    pub fn terminal(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ReconcileError {
+        ReconcileError { source: error.into(), terminal: true }
+    }
+
+    /// Whether trying again cannot help.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// The error itself.
+    pub fn source(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+        &*self.source
+    }
+}
+
+// Like `anyhow::Error`, it is no `std::error::Error` itself: only so can every error become one.
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for ReconcileError {
+    fn from(error: E) -> ReconcileError {
+        ReconcileError { source: error.into(), terminal: false }
+    }
+}
+
+impl fmt::Display for ReconcileError {
+    /// The error and what is behind it, on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.source)?;
+        let mut cause = self.source.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ReconcileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,118 @@
+//! What a controller measures, under the names that dashboards know from controller-runtime.
+
+use std::time::Duration;
+
+use crate::Metrics;
+use crate::metrics::{Counter, Gauge, Histogram};
+
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Success,
+    RequeueAfter,
+    Error,
+    TerminalError,
+}
+
+/// The metrics of one controller.
+#[derive(Clone, Debug)]
+pub(super) struct ControllerMetrics {
+    success: Counter,
+    requeue_after: Counter,
+    error: Counter,
+    errors: Counter,
+    terminal: Counter,
+    panics: Counter,
+    time: Histogram,
+    active: Gauge,
+    catch_up: Histogram,
+    catch_up_late: Counter,
+}
+
+/// Seconds, as in controller-runtime.
+const BUCKETS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
+    1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
+];
+
+impl ControllerMetrics {
+    pub(super) fn new(metrics: &Metrics, controller: &str, workers: usize) -> ControllerMetrics {
+        let labels = [("controller", controller)];
+        let total = |result: &str| {
+            let labels = [("controller", controller), ("result", result)];
+            metrics.counter("controller_runtime_reconcile_total", "Reconciles that have ended, by result.", &labels)
+        };
+        let count = |name, help| metrics.counter(name, help, &labels);
+        metrics
+            .gauge("controller_runtime_max_concurrent_reconciles", "How many workers there are.", &labels)
+            .set(workers as u64);
+        ControllerMetrics {
+            success: total("success"),
+            requeue_after: total("requeue_after"),
+            error: total("error"),
+            errors: count("controller_runtime_reconcile_errors_total", "Reconciles that have failed."),
+            terminal: count(
+                "controller_runtime_terminal_reconcile_errors_total",
+                "Reconciles that have failed for good.",
+            ),
+            panics: count("controller_runtime_reconcile_panics_total", "Reconciles that have panicked."),
+            time: metrics.histogram(
+                "controller_runtime_reconcile_time_seconds",
+                "How long reconciles take.",
+                &labels,
+                BUCKETS,
+            ),
+            active: metrics.gauge("controller_runtime_active_workers", "Workers that reconcile now.", &labels),
+            catch_up: metrics.histogram(
+                "setpoint_controller_catch_up_seconds",
+                "How long keys wait until the caches show what they wrote.",
+                &labels,
+                BUCKETS,
+            ),
+            catch_up_late: count(
+                "setpoint_controller_catch_up_late_total",
+                "Keys that were reconciled again although a cache did not show what they wrote.",
+            ),
+        }
+    }
+
+    pub(super) fn started(&self) -> Running {
+        self.active.add(1);
+        Running(self.active.clone())
+    }
+
+    pub(super) fn finished(&self, outcome: Outcome, time: Duration) {
+        self.time.observe(time);
+        match outcome {
+            Outcome::Success => self.success.inc(),
+            Outcome::RequeueAfter => self.requeue_after.inc(),
+            Outcome::Error | Outcome::TerminalError => {
+                self.error.inc();
+                self.errors.inc();
+            }
+        }
+        if outcome == Outcome::TerminalError {
+            self.terminal.inc();
+        }
+    }
+
+    pub(super) fn panicked(&self) {
+        self.panics.inc();
+    }
+
+    pub(super) fn caught_up(&self, time: Duration, is_late: bool) {
+        self.catch_up.observe(time);
+        if is_late {
+            self.catch_up_late.inc();
+        }
+    }
+}
+
+/// A reconcile that runs, also if it is dropped halfway.
+pub(super) struct Running(Gauge);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.sub(1);
+    }
+}

@@ -1,0 +1,305 @@
+//! Stage 5: reads keys from the informers' handlers, feeds the workers of a controller.
+//!
+//! The queue knows nothing of Kubernetes: a key is anything that can be compared and hashed.
+
+mod item;
+mod lanes;
+mod limiter;
+mod metrics;
+mod moment;
+mod shared;
+mod state;
+mod sync;
+mod timers;
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use item::{Get, Item};
+pub use limiter::{
+    FastSlow, ItemExponential, MaxOf, RateLimiter, TokenBucket, WithMaxWait, default_limiter,
+};
+use tokio::time::Instant;
+
+use self::item::Drain;
+use self::metrics::QueueMetrics;
+use self::shared::Shared;
+use self::state::Added;
+use crate::Metrics;
+
+/// The priority of keys from a first list or a resync, so that live changes go first.
+pub const LOW_PRIORITY: i32 = -100;
+
+/// A queue of keys that want to be processed. Clones are the same queue.
+///
+/// What it promises:
+/// - **Fair**: keys are processed in the order in which they were added, a higher priority first.
+/// - **Stingy**: a key is processed by one worker at a time, and a key that was added ten times before it was
+///   processed is processed once.
+/// - **Many producers, many consumers**: anybody may add, also the one who works on the key. A key that is
+///   added while it is being processed is queued again when it is done. It is never lost.
+/// - **Shutdown**: [`WorkQueue::shut_down`] ends the adds, and the workers drain what is queued.
+///
+/// ```
+/// # let rt = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+/// # rt.block_on(async {
+/// use std::time::Duration;
+/// use setpoint::WorkQueue;
+///
+/// let queue = WorkQueue::new();
+/// queue.add("default/web");
+/// queue.add("default/web"); // is queued already
+/// queue.add_after("default/db", Duration::from_secs(60));
+///
+/// while let Some(item) = queue.get().await {
+///     match *item {
+///         "default/web" if queue.num_requeues(&item) < 3 => queue.add_rate_limited(*item), // try again
+///         "default/web" => queue.forget(&item),                                            // give up
+///         _ => queue.shut_down(),
+///     }
+///     item.done();
+/// }
+/// assert_eq!(queue.len(), 0);
+/// # });
+/// ```
+///
+/// # Priorities
+/// A key has priority 0, unless it is added through [`WorkQueue::at_priority`]. The highest priority is got
+/// first. So that nobody starves, every tenth get that has a choice between priorities takes the key that was
+/// queued first, whatever its priority: a key with `n` older ones in the queue is got after at most
+/// `10 * (n + 1)` gets. A queued key that is added again at a higher priority moves to the end of that one;
+/// it never moves down.
+///
+/// # Delays
+/// Keys that wait for their time are in the queue itself, and the waiting [`WorkQueue::get`]s mind the time:
+/// there is no task in the background, and no task a key. While nobody gets, a key whose time has come stays
+/// where it is; [`WorkQueue::len`] counts it.
+///
+/// # Where it differs from client-go's
+/// - [`WorkQueue::shut_down_with_drain`] returns only when nothing is queued, and [`WorkQueue::get`] says
+///   `None` only when no key can come any more, also none that a worker is about to give back.
+/// - The item that `get` gives is done when it is dropped: a worker that panics blocks no key.
+/// - One queue type has it all: `Interface`, `DelayingInterface` and `RateLimitingInterface`.
+#[doc(alias = "TypedRateLimitingInterface")]
+#[doc(alias = "scheduler")]
+pub struct WorkQueue<K> {
+    inner: Arc<Inner<K>>,
+}
+
+struct Inner<K> {
+    shared: Shared<K>,
+    limiter: Box<dyn RateLimiter<K>>,
+    metrics: Option<QueueMetrics>,
+}
+
+/// Settings of a [`WorkQueue`].
+#[must_use]
+pub struct WorkQueueBuilder<K> {
+    limiter: Box<dyn RateLimiter<K>>,
+    metrics: Option<(String, Metrics)>,
+}
+
+/// The same queue, where keys are added at another priority. Made by [`WorkQueue::at_priority`].
+#[derive(Debug)]
+pub struct Prioritized<'a, K> {
+    queue: &'a WorkQueue<K>,
+    priority: i32,
+}
+
+impl<K> Clone for WorkQueue<K> {
+    #[inline]
+    fn clone(&self) -> WorkQueue<K> {
+        WorkQueue { inner: self.inner.clone() }
+    }
+}
+
+impl<K> fmt::Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue").field("depth", &self.inner.shared.depth()).finish_non_exhaustive()
+    }
+}
+
+impl<K: Eq + Hash + Clone + Send + 'static> Default for WorkQueue<K> {
+    fn default() -> WorkQueue<K> {
+        WorkQueue::new()
+    }
+}
+
+impl<K: Eq + Hash + Clone + Send + 'static> WorkQueue<K> {
+    /// A queue with the [`default_limiter`] and no metrics.
+    pub fn new() -> WorkQueue<K> {
+        WorkQueue::builder().build()
+    }
+
+    /// A queue with other settings.
+    pub fn builder() -> WorkQueueBuilder<K> {
+        WorkQueueBuilder { limiter: Box::new(default_limiter()), metrics: None }
+    }
+}
+
+impl<K: Eq + Hash + Clone> WorkQueue<K> {
+    /// The key wants to be processed. Does nothing if it is queued already, or if the queue is shut down.
+    #[inline]
+    pub fn add(&self, key: K) {
+        self.at_priority(0).add(key);
+    }
+
+    /// The key wants to be processed when `delay` has passed; at once if it is zero. A key that waits
+    /// already keeps the earlier time. Being added otherwise in the meantime does not end the wait.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        self.at_priority(0).add_after(key, delay);
+    }
+
+    /// The key failed and wants to be processed when the rate limiter says so.
+    pub fn add_rate_limited(&self, key: K) {
+        self.at_priority(0).add_rate_limited(key);
+    }
+
+    /// For adding keys at another priority than 0.
+    ///
+    /// ```
+    /// use setpoint::WorkQueue;
+    /// use setpoint::workqueue::LOW_PRIORITY;
+    ///
+    /// # let rt = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # rt.block_on(async {
+    /// let queue = WorkQueue::new();
+    /// queue.at_priority(LOW_PRIORITY).add("from a resync");
+    /// queue.add("a live change");
+    /// assert_eq!(*queue.get().await.unwrap(), "a live change");
+    /// # });
+    /// ```
+    #[inline]
+    pub fn at_priority(&self, priority: i32) -> Prioritized<'_, K> {
+        Prioritized { queue: self, priority }
+    }
+
+    /// Waits for a key. `None` if the queue is shut down and no key can come any more.
+    ///
+    /// The future can be dropped at any time, for example in a `select!`: no key and no call is lost.
+    pub fn get(&self) -> Get<'_, K> {
+        Get::new(self)
+    }
+
+    /// Forgets the failures of the key: it succeeded, or nobody tries again.
+    pub fn forget(&self, key: &K) {
+        self.inner.limiter.forget(key);
+    }
+
+    /// How often the key has failed since it was forgotten.
+    pub fn num_requeues(&self, key: &K) -> u32 {
+        self.inner.limiter.num_requeues(key)
+    }
+}
+
+impl<K> WorkQueue<K> {
+    /// How many keys are queued: neither those that are being processed, nor those that wait for their time.
+    pub fn len(&self) -> usize {
+        self.inner.shared.len(|added| self.inner.count(added))
+    }
+
+    /// Whether no key is queued.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the queue takes no more keys.
+    #[doc(alias = "ShuttingDown")]
+    pub fn is_shutting_down(&self) -> bool {
+        self.inner.shared.is_shutting_down()
+    }
+
+    /// Takes no more keys, and forgets those that wait for their time. What is queued can still be got, and
+    /// so can keys that were added again while they are being processed.
+    pub fn shut_down(&self) {
+        self.inner.shared.shut_down(|added| self.inner.count(added));
+    }
+
+    /// Shuts down and waits until nothing is queued or being processed. Somebody must go on getting; if all
+    /// workers may be gone, bound the wait with [`tokio::time::timeout`].
+    pub async fn shut_down_with_drain(&self) {
+        self.shut_down();
+        Drain::new(self).await;
+    }
+}
+
+impl<K: Eq + Hash + Clone> Prioritized<'_, K> {
+    /// As [`WorkQueue::add`].
+    #[inline]
+    pub fn add(&self, key: K) {
+        let inner = &self.queue.inner;
+        inner.count(inner.shared.add(key, self.priority));
+    }
+
+    /// As [`WorkQueue::add_after`].
+    pub fn add_after(&self, key: K, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(key);
+        }
+        self.queue.inner.shared.add_at(key, self.priority, after(Instant::now(), delay));
+    }
+
+    /// As [`WorkQueue::add_rate_limited`].
+    pub fn add_rate_limited(&self, key: K) {
+        let inner = &self.queue.inner;
+        if let Some(metrics) = &inner.metrics {
+            metrics.retried();
+        }
+        self.add_after_limit(key, inner.limiter.as_ref());
+    }
+
+    fn add_after_limit(&self, key: K, limiter: &dyn RateLimiter<K>) {
+        let delay = limiter.when(&key);
+        self.add_after(key, delay);
+    }
+}
+
+/// `now + delay`, or a century from now if the clock does not reach that far.
+fn after(now: Instant, delay: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    now + delay.min(CENTURY)
+}
+
+impl<K> Inner<K> {
+    #[inline]
+    fn count(&self, added: Added) {
+        if let Some(metrics) = &self.metrics
+            && added != Added::Nothing
+        {
+            metrics.added();
+        }
+    }
+}
+
+impl<K: Eq + Hash + Clone + Send + 'static> WorkQueueBuilder<K> {
+    /// How long keys wait that are added by [`WorkQueue::add_rate_limited`].
+    pub fn rate_limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> WorkQueueBuilder<K> {
+        self.limiter = Box::new(limiter);
+        self
+    }
+
+    /// Measures the queue in `metrics`, with the label `name`.
+    pub fn metrics(mut self, name: impl Into<String>, metrics: &Metrics) -> WorkQueueBuilder<K> {
+        self.metrics = Some((name.into(), metrics.clone()));
+        self
+    }
+
+    /// The queue.
+    pub fn build(self) -> WorkQueue<K> {
+        let timed = self.metrics.is_some();
+        let inner = Arc::new_cyclic(|inner| Inner {
+            shared: Shared::new(timed),
+            limiter: self.limiter,
+            metrics: self.metrics.map(|(name, metrics)| QueueMetrics::new(&name, &metrics, inner.clone())),
+        });
+        WorkQueue { inner }
+    }
+}
+
+impl<K> fmt::Debug for WorkQueueBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueueBuilder").field("metrics", &self.metrics).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,336 @@
+//! The queue under its lock, and who is woken when.
+//!
+//! The rules, which the model checker tries (`tests/workqueue`):
+//! - Each key that becomes ready wakes one waiting get, the one that has waited longest. A woken get that is
+//!   dropped before it looked passes the call on.
+//! - While keys wait for their time, one of the waiting gets is the *timekeeper*: it alone sleeps until the
+//!   earliest time. Whoever stops being it wakes another get, which takes over.
+//! - Wakers are called, and keys dropped, after the lock is released.
+
+use std::collections::VecDeque;
+use std::hash::Hash;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::moment::Moment;
+use super::state::{Added, State, Taken, Unfinished};
+use super::sync::{Mutex, MutexGuard};
+
+/// The state of a queue, shared by everybody who adds, gets and is done.
+#[derive(Debug)]
+pub(super) struct Shared<K> {
+    locked: Mutex<Locked<K>>,
+    /// What moments are counted from.
+    origin: Instant,
+    /// Whether to note when keys were added and taken.
+    timed: bool,
+}
+
+#[derive(Debug)]
+struct Locked<K> {
+    state: State<K>,
+    gets: Waiters,
+    drains: Waiters,
+    /// The get that sleeps until the earliest time.
+    timekeeper: Option<u64>,
+}
+
+/// What a get found.
+pub(super) enum Found<K> {
+    Taken(Taken<K>),
+    ShutDown,
+    /// Nothing yet. The timekeeper is to look again at this time.
+    Wait(Option<Instant>),
+}
+
+/// Who is to be called after the lock is released.
+#[derive(Default)]
+#[must_use]
+struct Calls {
+    first: Option<Waker>,
+    more: Vec<Waker>,
+}
+
+impl Calls {
+    #[inline]
+    fn push(&mut self, waker: Option<Waker>) {
+        match waker {
+            Some(waker) if self.first.is_none() => self.first = Some(waker),
+            Some(waker) => self.more.push(waker),
+            None => {}
+        }
+    }
+
+    #[inline]
+    fn wake(self) {
+        if let Some(first) = self.first {
+            first.wake();
+            self.more.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// Those who wait, in the order in which they came. A number keeps its place when its owner was woken in vain.
+#[derive(Debug, Default)]
+struct Waiters {
+    last: u64,
+    wakers: VecDeque<(u64, Waker)>,
+}
+
+impl Waiters {
+    fn find(&self, id: u64) -> Result<usize, usize> {
+        self.wakers.binary_search_by_key(&id, |(id, _)| *id)
+    }
+
+    /// Notes that `id` waits, a new one if it has no number yet. Gives back the waker that this one replaces.
+    fn wait(&mut self, id: &mut Option<u64>, waker: &Waker) -> (u64, Option<Waker>) {
+        let id = *id.get_or_insert_with(|| {
+            self.last += 1;
+            self.last
+        });
+        match self.find(id) {
+            Ok(at) if self.wakers[at].1.will_wake(waker) => (id, None),
+            Ok(at) => (id, Some(std::mem::replace(&mut self.wakers[at].1, waker.clone()))),
+            Err(at) => {
+                self.wakers.insert(at, (id, waker.clone()));
+                (id, None)
+            }
+        }
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Waker> {
+        let at = self.find(id).ok()?;
+        self.wakers.remove(at).map(|(_, waker)| waker)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Waker> {
+        self.wakers.pop_front().map(|(_, waker)| waker)
+    }
+
+    fn all(&mut self, calls: &mut Calls) {
+        while let Some(waker) = self.next() {
+            calls.push(Some(waker));
+        }
+    }
+}
+
+impl<K> Locked<K> {
+    /// After the last keys were taken or done: tells those whose wait has ended.
+    fn settle(&mut self, calls: &mut Calls) {
+        if self.state.is_exhausted() {
+            self.gets.all(calls);
+        }
+        if self.state.is_idle() {
+            self.drains.all(calls);
+        }
+    }
+
+    /// A get stops waiting. If nobody is the timekeeper then, and one is needed, somebody is called to be it.
+    /// Gives back the waker of a get that had not been called.
+    fn leave(&mut self, id: u64, calls: &mut Calls) -> Option<Waker> {
+        let unused = self.gets.remove(id);
+        if self.timekeeper == Some(id) {
+            self.timekeeper = None;
+        }
+        if self.timekeeper.is_none() && self.state.next_due().is_some() {
+            calls.push(self.gets.next());
+        }
+        unused
+    }
+
+    #[inline]
+    fn promote(&mut self, now: Moment, calls: &mut Calls, count: impl FnMut(Added)) {
+        for _ in 0..self.state.promote(now, count) {
+            calls.push(self.gets.next());
+        }
+    }
+}
+
+impl<K> Shared<K> {
+    pub(super) fn new(timed: bool) -> Shared<K> {
+        let (gets, drains) = (Waiters::default(), Waiters::default());
+        let locked = Mutex::new(Locked { state: State::new(), gets, drains, timekeeper: None });
+        Shared { locked, origin: Instant::now(), timed }
+    }
+
+    fn now(&self) -> Moment {
+        Moment::new(self.origin, Instant::now())
+    }
+
+    #[inline]
+    fn stamp(&self) -> Option<Moment> {
+        self.timed.then(|| self.now())
+    }
+
+    /// How many keys are queued, once those that are due are counted in.
+    pub(super) fn len(&self, count: impl FnMut(Added)) -> usize {
+        let mut calls = Calls::default();
+        let mut locked = self.locked.lock();
+        if locked.state.next_due().is_some() {
+            locked.promote(self.now(), &mut calls, count);
+        }
+        let len = locked.state.queued();
+        drop(locked);
+        calls.wake();
+        len
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.locked.lock().state.depth()
+    }
+
+    pub(super) fn unfinished(&self) -> Unfinished {
+        self.locked.lock().state.unfinished(self.now())
+    }
+
+    pub(super) fn is_shutting_down(&self) -> bool {
+        self.locked.lock().state.is_shutting_down()
+    }
+
+    /// Ends the processing of a key. Says how long it took; only with metrics.
+    #[inline]
+    pub(super) fn done(&self, slot: u32) -> Option<Duration> {
+        let stamp = self.stamp();
+        let mut locked = self.locked.lock();
+        let time = stamp.and_then(|now| locked.state.started(slot).map(|started| now.since(started)));
+        let forgotten = locked.state.done(slot);
+        if forgotten.is_none() || locked.state.is_shutting_down() {
+            settle_done(locked);
+        } else {
+            drop(locked);
+        }
+        drop(forgotten);
+        time
+    }
+
+    /// A get is dropped without a key. If it was called in the meantime, the call is passed on.
+    pub(super) fn abandon(&self, id: u64) {
+        let mut calls = Calls::default();
+        let mut locked = self.locked.lock();
+        let unused = locked.leave(id, &mut calls);
+        if unused.is_none() && locked.state.queued() > 0 {
+            calls.push(locked.gets.next());
+        }
+        drop(locked);
+        calls.wake();
+        drop(unused);
+    }
+
+    pub(super) fn shut_down(&self, count: impl FnMut(Added)) {
+        let mut calls = Calls::default();
+        let mut locked = self.locked.lock();
+        if locked.state.next_due().is_some() {
+            locked.promote(self.now(), &mut calls, count);
+        }
+        let forgotten = locked.state.shut_down();
+        locked.settle(&mut calls);
+        drop(locked);
+        calls.wake();
+        drop(forgotten);
+    }
+
+    /// Whether nothing is queued or processing; if not, `cx` is woken when it is.
+    pub(super) fn poll_idle(&self, id: &mut Option<u64>, cx: &mut Context<'_>) -> bool {
+        let mut locked = self.locked.lock();
+        let idle = locked.state.is_idle();
+        let replaced = if idle { None } else { locked.drains.wait(id, cx.waker()).1 };
+        drop(locked);
+        drop(replaced);
+        idle
+    }
+
+    pub(super) fn abandon_drain(&self, id: u64) {
+        let waker = self.locked.lock().drains.remove(id);
+        drop(waker);
+    }
+}
+
+/// After a key was queued again, or while the queue shuts down: calls those who wait for that.
+#[cold]
+fn settle_done<K>(mut locked: MutexGuard<'_, Locked<K>>) {
+    let mut calls = Calls::default();
+    if locked.state.queued() > 0 {
+        calls.push(locked.gets.next());
+    }
+    if locked.state.is_shutting_down() {
+        locked.settle(&mut calls);
+    }
+    drop(locked);
+    calls.wake();
+}
+
+impl<K: Eq + Hash> Shared<K> {
+    #[inline]
+    pub(super) fn add(&self, key: K, priority: i32) -> Added {
+        let stamp = self.stamp();
+        let mut locked = self.locked.lock();
+        let added = locked.state.add(key, priority, stamp);
+        let waker = if added == Added::Queued { locked.gets.next() } else { None };
+        drop(locked);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        added
+    }
+
+    pub(super) fn add_at(&self, key: K, priority: i32, due: Instant) {
+        let due = Moment::new(self.origin, due);
+        let mut locked = self.locked.lock();
+        let earliest = locked.state.add_at(key, priority, due);
+        let waker = match locked.timekeeper {
+            _ if !earliest => None,
+            Some(timekeeper) => locked.gets.remove(timekeeper),
+            None => locked.gets.next(),
+        };
+        drop(locked);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<K: Clone> Shared<K> {
+    /// What happens most: takes a key that is there while no time is to be kept.
+    #[inline]
+    pub(super) fn try_get(&self) -> Option<Taken<K>> {
+        let stamp = self.stamp();
+        let mut locked = self.locked.lock();
+        if locked.state.is_plain() { locked.state.take(stamp) } else { None }
+    }
+
+    /// Takes a key, or notes that `cx` waits for one.
+    #[inline]
+    pub(super) fn poll_get(
+        &self,
+        id: &mut Option<u64>,
+        cx: &mut Context<'_>,
+        count: impl FnMut(Added),
+    ) -> Found<K> {
+        let stamp = self.stamp();
+        let mut locked = self.locked.lock();
+        let mut calls = Calls::default();
+        if locked.state.next_due().is_some() {
+            locked.promote(stamp.unwrap_or_else(|| self.now()), &mut calls, count);
+        }
+        let taken = locked.state.take(stamp);
+        let (found, unused) = if taken.is_some() || locked.state.is_exhausted() {
+            let unused = id.take().and_then(|id| locked.leave(id, &mut calls));
+            if locked.state.is_shutting_down() {
+                locked.settle(&mut calls);
+            }
+            (taken.map_or(Found::ShutDown, Found::Taken), unused)
+        } else {
+            let (id, replaced) = locked.gets.wait(id, cx.waker());
+            let due = locked.state.next_due();
+            let due = due.filter(|_| *locked.timekeeper.get_or_insert(id) == id);
+            (Found::Wait(due.map(|due| due.instant(self.origin))), replaced)
+        };
+        drop(locked);
+        calls.wake();
+        drop(unused);
+        found
+    }
+}

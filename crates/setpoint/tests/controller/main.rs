@@ -1,0 +1,7 @@
+//! Controllers against an API server on virtual time.
+
+mod faults;
+mod reconciling;
+mod stopping;
+mod support;
+mod writes;

@@ -1,0 +1,90 @@
+//! A small controller: each ConfigMap labelled `copy` has a Secret of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::{Api, ListParams, PostParams};
+use setpoint::controller::Runtime;
+use setpoint::{Controller, Env, Metrics};
+use setpoint_env::Task;
+use setpoint_sim::World;
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+pub(crate) fn map(name: &str) -> ConfigMap {
+    ConfigMap { metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }, ..ConfigMap::default() }
+}
+
+/// A Secret that belongs to a ConfigMap.
+pub(crate) fn child_of(map: &ConfigMap) -> Secret {
+    let owner = OwnerReference {
+        api_version: "v1".into(),
+        kind: "ConfigMap".into(),
+        name: map.metadata.name.clone().unwrap(),
+        uid: map.metadata.uid.clone().unwrap(),
+        controller: Some(true),
+        ..OwnerReference::default()
+    };
+    let metadata = ObjectMeta {
+        generate_name: Some("child-".into()),
+        owner_references: Some(vec![owner]),
+        ..ObjectMeta::default()
+    };
+    Secret { metadata, ..Secret::default() }
+}
+
+pub(crate) fn maps(world: &World) -> Api<ConfigMap> {
+    Api::default_namespaced(world.direct())
+}
+
+pub(crate) fn secrets(world: &World) -> Api<Secret> {
+    Api::default_namespaced(world.direct())
+}
+
+pub(crate) async fn create_map(world: &World, name: &str) {
+    maps(world).create(&PostParams::default(), &map(name)).await.unwrap();
+}
+
+pub(crate) async fn count_secrets(world: &World) -> usize {
+    secrets(world).list(&ListParams::default()).await.unwrap().items.len()
+}
+
+/// A controller that runs in a world.
+pub(crate) struct Running {
+    pub(crate) runtime: Runtime,
+    pub(crate) task: Task<Result<(), setpoint::controller::ControllerError>>,
+}
+
+pub(crate) fn run<K: setpoint::controller::Watchable>(world: &World, controller: Controller<K>) -> Running {
+    let runtime = Runtime::with(world.client_named("controller"), world.env().clone(), Metrics::default());
+    let inner = runtime.clone();
+    let task = world.env().spawn(async move { controller.run(&inner).await });
+    Running { runtime, task }
+}
+
+impl Running {
+    pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
+        self.runtime.metrics().value(name, labels).unwrap_or(0)
+    }
+}
+
+/// Counts calls.
+#[derive(Clone, Default)]
+pub(crate) struct Counter(Arc<AtomicU64>);
+
+impl Counter {
+    pub(crate) fn inc(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+pub(crate) fn env(world: &World) -> Env {
+    world.env().clone()
+}

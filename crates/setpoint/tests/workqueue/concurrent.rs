@@ -1,0 +1,259 @@
+//! The lock and the wake-ups under every schedule that the model checker thinks of. The files are the
+//! product's own; only the lock is the checker's.
+
+#[path = "../../src/workqueue/lanes.rs"]
+mod lanes;
+#[path = "../../src/workqueue/moment.rs"]
+mod moment;
+#[expect(dead_code, reason = "what has to do with metrics is not used here")]
+#[path = "../../src/workqueue/shared.rs"]
+mod shared;
+#[expect(dead_code, reason = "what has to do with metrics is not used here")]
+#[path = "../../src/workqueue/state.rs"]
+mod state;
+#[path = "../../src/workqueue/timers.rs"]
+mod timers;
+
+mod sync {
+    use std::sync::PoisonError;
+
+    pub(super) use shuttle::sync::MutexGuard;
+
+    #[derive(Debug)]
+    pub(super) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(super) fn new(value: T) -> Mutex<T> {
+            Mutex(shuttle::sync::Mutex::new(value))
+        }
+
+        pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use shuttle::{future, thread};
+use tokio::time::Instant;
+
+use self::shared::{Found, Shared};
+
+type Queue = Arc<Shared<usize>>;
+
+/// What `WorkQueue::get` does, without a clock: a key that waits for its time is due already.
+struct Get<'a> {
+    queue: &'a Shared<usize>,
+    waiter: Option<u64>,
+}
+
+fn get(queue: &Shared<usize>) -> Get<'_> {
+    Get { queue, waiter: None }
+}
+
+impl Future for Get<'_> {
+    type Output = Option<(usize, u32)>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if this.waiter.is_none()
+            && let Some(taken) = this.queue.try_get()
+        {
+            return Poll::Ready(Some((taken.key, taken.slot)));
+        }
+        match this.queue.poll_get(&mut this.waiter, cx, |_| ()) {
+            Found::Taken(taken) => Poll::Ready(Some((taken.key, taken.slot))),
+            Found::ShutDown => Poll::Ready(None),
+            Found::Wait(due) => {
+                assert_eq!(due, None, "every timer of these tests is due");
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Get<'_> {
+    fn drop(&mut self) {
+        if let Some(waiter) = self.waiter {
+            self.queue.abandon(waiter);
+        }
+    }
+}
+
+/// Polls a future once, and once more if it was woken by then; then drops it.
+fn glance(future: impl Future<Output = Option<(usize, u32)>>) -> Option<(usize, u32)> {
+    let mut future = Box::pin(future);
+    let mut polls = 0;
+    let once = std::future::poll_fn(move |cx| {
+        polls += 1;
+        match future.as_mut().poll(cx) {
+            Poll::Pending if polls == 1 => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Poll::Pending => Poll::Ready(None),
+            ready => ready,
+        }
+    });
+    future::block_on(once)
+}
+
+/// What is wanted of each key, what has been seen, and who is working on it.
+#[derive(Default)]
+struct Ledger {
+    wanted: [AtomicUsize; 3],
+    seen: [AtomicUsize; 3],
+    busy: [AtomicBool; 3],
+}
+
+impl Ledger {
+    fn add(&self, queue: &Shared<usize>, key: usize, priority: i32) {
+        self.wanted[key].fetch_add(1, Ordering::SeqCst);
+        queue.add(key, priority);
+    }
+
+    fn work(&self, queue: &Shared<usize>, (key, slot): (usize, u32)) {
+        assert!(!self.busy[key].swap(true, Ordering::SeqCst), "two workers have key {key}");
+        self.seen[key].store(self.wanted[key].load(Ordering::SeqCst), Ordering::SeqCst);
+        thread::yield_now();
+        self.busy[key].store(false, Ordering::SeqCst);
+        queue.done(slot);
+    }
+
+    fn check(&self) {
+        for key in 0..3 {
+            let (wanted, seen) = (&self.wanted[key], &self.seen[key]);
+            assert_eq!(wanted.load(Ordering::SeqCst), seen.load(Ordering::SeqCst), "key {key} was lost");
+        }
+    }
+}
+
+fn start() -> (Queue, Arc<Ledger>) {
+    (Arc::new(Shared::new(false)), Arc::default())
+}
+
+fn worker(queue: &Queue, ledger: &Arc<Ledger>) -> thread::JoinHandle<()> {
+    let (queue, ledger) = (queue.clone(), ledger.clone());
+    thread::spawn(move || {
+        while let Some(item) = future::block_on(get(&queue)) {
+            ledger.work(&queue, item);
+        }
+    })
+}
+
+fn producer(queue: &Queue, ledger: &Arc<Ledger>, keys: &'static [usize]) -> thread::JoinHandle<()> {
+    let (queue, ledger) = (queue.clone(), ledger.clone());
+    thread::spawn(move || keys.iter().for_each(|key| ledger.add(&queue, *key, *key as i32)))
+}
+
+fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Under schedules at random, and under those that differ most.
+fn check(scenario: impl Fn() + Send + Sync + 'static) {
+    let scenario = Arc::new(scenario);
+    let again = scenario.clone();
+    shuttle::check_random(move || scenario(), 500);
+    shuttle::check_pct(move || again(), 500, 3);
+}
+
+#[test]
+fn no_key_is_lost_and_none_is_worked_on_by_two() {
+    check(|| {
+        let (queue, ledger) = start();
+        let workers = [worker(&queue, &ledger), worker(&queue, &ledger)];
+        join([producer(&queue, &ledger, &[0, 1, 0]), producer(&queue, &ledger, &[1, 0, 2])]);
+        queue.shut_down(|_| ());
+        join(workers);
+        ledger.check();
+    });
+}
+
+#[test]
+fn a_get_that_is_dropped_takes_no_call_with_it() {
+    check(|| {
+        let (queue, ledger) = start();
+        let (fickle, seen) = (queue.clone(), ledger.clone());
+        let fickle = thread::spawn(move || {
+            for _ in 0..3 {
+                if let Some(item) = glance(get(&fickle)) {
+                    seen.work(&fickle, item);
+                }
+            }
+        });
+        let worker = worker(&queue, &ledger);
+        join([producer(&queue, &ledger, &[0, 1]), producer(&queue, &ledger, &[2])]);
+        join([fickle]);
+        queue.shut_down(|_| ());
+        join([worker]);
+        ledger.check();
+    });
+}
+
+/// Two gets wait, one of them is dropped: the key that woke it must reach the other without any other call.
+#[test]
+fn a_call_to_a_dropped_get_reaches_the_next_one() {
+    check(|| {
+        let (queue, ledger) = start();
+        let (fickle, seen) = (queue.clone(), ledger.clone());
+        let fickle = thread::spawn(move || {
+            if let Some(item) = glance(get(&fickle)) {
+                seen.work(&fickle, item);
+            }
+        });
+        let (patient, seen) = (queue.clone(), ledger.clone());
+        let patient = thread::spawn(move || {
+            if let Some(item) = future::block_on(get(&patient)) {
+                seen.work(&patient, item);
+            }
+        });
+        ledger.add(&queue, 0, 0);
+        join([fickle]);
+        ledger.add(&queue, 1, 0);
+        join([patient]);
+    });
+}
+
+#[test]
+fn keys_whose_time_has_come_reach_workers_that_wait() {
+    check(|| {
+        let (queue, ledger) = start();
+        let workers = [worker(&queue, &ledger), worker(&queue, &ledger)];
+        let (fickle, seen) = (queue.clone(), ledger.clone());
+        let fickle = thread::spawn(move || {
+            if let Some(item) = glance(get(&fickle)) {
+                seen.work(&fickle, item);
+            }
+        });
+        let due = Instant::now();
+        for key in 0..3 {
+            ledger.wanted[key].fetch_add(1, Ordering::SeqCst);
+            queue.add_at(key, 0, due);
+        }
+        join([fickle]);
+        queue.shut_down(|_| ());
+        join(workers);
+        ledger.check();
+    });
+}
+
+#[test]
+fn a_drain_ends_when_all_is_done_and_not_before() {
+    check(|| {
+        let (queue, ledger) = start();
+        let workers = [worker(&queue, &ledger), worker(&queue, &ledger)];
+        join([producer(&queue, &ledger, &[0, 1, 0])]);
+        queue.shut_down(|_| ());
+        let mut waiter = None;
+        future::block_on(std::future::poll_fn(|cx| {
+            if queue.poll_idle(&mut waiter, cx) { Poll::Ready(()) } else { Poll::Pending }
+        }));
+        ledger.check();
+        join(workers);
+    });
+}

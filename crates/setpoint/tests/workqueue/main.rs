@@ -1,0 +1,5 @@
+//! The work queue alone: no server, no Kubernetes types.
+
+mod behaviour;
+mod concurrent;
+mod property;
