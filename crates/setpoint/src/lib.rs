@@ -153,25 +153,31 @@
 pub mod client;
 pub mod controller;
 mod delta_fifo;
+mod ensure;
 mod factory;
 mod fifo;
+mod finalizer;
 mod indexer;
 mod informer;
 mod key;
 mod lister;
+mod merge;
 pub mod metrics;
 mod object;
 mod reflector;
 mod scope;
 mod store;
 mod version;
+mod workers;
 pub mod workqueue;
 
 pub use client::ClientConfig;
 pub use controller::{Action, Context, Controller, ReconcileError, Reconciler};
 pub use delta_fifo::{Batch, Deleted, Delta, DeltaFifo};
+pub use ensure::{Ensured, apply, ensure, patch_status};
 pub use factory::{CacheSyncError, SharedInformerFactory};
 pub use fifo::Fifo;
+pub use finalizer::{Finalize, finalize};
 pub use indexer::{IndexError, Indexer, NAMESPACE_INDEX, View, Writer};
 pub use informer::{
     EventHandler, HandlerFns, HandlerOptions, InformerBuilder, Registration, SharedInformer, is_resync,
@@ -187,4 +193,5 @@ pub use scope::Scope;
 pub use setpoint_env::Env;
 pub use store::{MapStore, Store};
 pub use version::ResourceVersion;
+pub use workers::{InvalidKey, key_of, run_workers, split_key};
 pub use workqueue::WorkQueue;

@@ -1,0 +1,84 @@
+//! Finalizers: work that must be done before an object may go.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::{Action, ReconcileError};
+
+/// What is to be done with an object that has a finalizer.
+#[derive(Clone, Debug)]
+pub enum Finalize<K> {
+    /// It lives: make the world match it. The finalizer is in place.
+    Apply(Arc<K>),
+    /// It is to go: undo what was done. When this has worked the finalizer is removed.
+    Cleanup(Arc<K>),
+}
+
+/// Runs `step` under the protection of a finalizer.
+///
+/// The finalizer is written *before* anything is applied, and removed *after* everything is cleaned up. So
+/// whatever happens in between, a crash included, nothing that was made outside is forgotten: `step` is called
+/// again with the same request, and must find out what is done already.
+///
+/// When the finalizer has just been written, `step` is not called: the change comes back as an event, and
+/// with it the next call. An object that is being deleted and does not have the finalizer is none of our
+/// business.
+///
+/// `finalizer` is a qualified name: `networks.samplecrd.k8s.io/neutron`.
+pub async fn finalize<K, Fut>(
+    api: &Api<K>,
+    finalizer: &str,
+    object: Arc<K>,
+    step: impl FnOnce(Finalize<K>) -> Fut,
+) -> Result<Action, ReconcileError>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+    Fut: Future<Output = Result<Action, ReconcileError>>,
+{
+    let has_finalizer = object.finalizers().iter().any(|found| found == finalizer);
+    let is_deleted = object.meta().deletion_timestamp.is_some();
+    match (is_deleted, has_finalizer) {
+        (false, true) => step(Finalize::Apply(object)).await,
+        (false, false) => {
+            let mut finalizers = object.finalizers().to_vec();
+            finalizers.push(finalizer.to_owned());
+            write(api, &*object, &finalizers).await?;
+            Ok(Action::done())
+        }
+        (true, true) => {
+            let action = step(Finalize::Cleanup(object.clone())).await?;
+            if action.delay().is_some() {
+                // It is not done yet, and says when to look again.
+                return Ok(action);
+            }
+            let mut finalizers = object.finalizers().to_vec();
+            finalizers.retain(|found| found != finalizer);
+            write(api, &*object, &finalizers).await?;
+            Ok(Action::done())
+        }
+        (true, false) => Ok(Action::done()),
+    }
+}
+
+/// Writes the list, unless the object has changed since it was read: then somebody else's finalizer could be
+/// lost. An object that is gone, or is another one of the same name, needs no finalizer.
+async fn write<K>(api: &Api<K>, object: &K, finalizers: &[String]) -> Result<(), kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let patch = json!({"metadata": {
+        "uid": object.meta().uid,
+        "resourceVersion": object.meta().resource_version,
+        "finalizers": finalizers,
+    }});
+    match api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,126 @@
+//! The explicit style: a queue, and workers that call a function with each key.
+
+use std::fmt::Display;
+use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt;
+use futures::future::join_all;
+
+use crate::{Object, ObjectKey, WorkQueue};
+
+/// The key of an object, `namespace/name`; `None` if it has no name.
+#[doc(alias = "MetaNamespaceKeyFunc")]
+pub fn key_of(object: &impl Object) -> Option<ObjectKey> {
+    ObjectKey::of(object.meta())
+}
+
+/// A text that is neither `namespace/name` nor `name`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no key: it must be \"namespace/name\" or \"name\"")]
+pub struct InvalidKey(pub String);
+
+/// Takes a key apart into namespace, if it has one, and name.
+///
+/// ```
+/// use setpoint::split_key;
+///
+/// assert_eq!(split_key("default/web"), Ok((Some("default"), "web")));
+/// assert_eq!(split_key("node-1"), Ok((None, "node-1")));
+/// assert!(split_key("a/b/c").is_err());
+/// ```
+#[doc(alias = "SplitMetaNamespaceKey")]
+pub fn split_key(key: &str) -> Result<(Option<&str>, &str), InvalidKey> {
+    let parts: Vec<&str> = key.split('/').collect();
+    match parts.as_slice() {
+        [name] if !name.is_empty() => Ok((None, name)),
+        [namespace, name] if !namespace.is_empty() && !name.is_empty() => Ok((Some(namespace), name)),
+        _ => Err(InvalidKey(key.to_owned())),
+    }
+}
+
+/// Runs `workers` workers until the queue is shut down and empty. Each takes a key, calls `sync` with it, and
+/// forgets the key's failures if that worked, or adds it again, later and later, if not. A panic is a failure.
+///
+/// This is the loop that the workers of sample-controller run. [`Controller`](crate::Controller) does the
+/// same and more.
+///
+/// ```
+/// # let rt = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+/// # rt.block_on(async {
+/// use setpoint::{WorkQueue, run_workers};
+///
+/// let queue = WorkQueue::new();
+/// queue.add("default/web");
+/// queue.shut_down();
+/// run_workers(2, &queue, async |key: &str| {
+///     assert_eq!(key, "default/web");
+///     Ok::<(), String>(())
+/// })
+/// .await;
+/// # });
+/// ```
+pub async fn run_workers<K, E>(
+    workers: usize,
+    queue: &WorkQueue<K>,
+    sync: impl AsyncFn(K) -> Result<(), E>,
+) where
+    K: Eq + Hash + Clone + std::fmt::Debug,
+    E: Display,
+{
+    join_all((0..workers.max(1)).map(|_| run_worker(queue, &sync))).await;
+}
+
+async fn run_worker<K, E>(queue: &WorkQueue<K>, sync: &impl AsyncFn(K) -> Result<(), E>)
+where
+    K: Eq + Hash + Clone + std::fmt::Debug,
+    E: Display,
+{
+    while let Some(item) = queue.get().await {
+        let key: K = (*item).clone();
+        match AssertUnwindSafe(sync(key.clone())).catch_unwind().await {
+            Ok(Ok(())) => queue.forget(&key),
+            Ok(Err(error)) => {
+                tracing::warn!(?key, %error, "sync failed; it is tried again");
+                queue.add_rate_limited(key);
+            }
+            Err(_) => {
+                tracing::error!(?key, "sync panicked; it is tried again");
+                queue.add_rate_limited(key);
+            }
+        }
+        item.done();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_taken_apart_or_refused() {
+        for bad in ["", "/", "a/", "/b", "a/b/c"] {
+            assert_eq!(split_key(bad), Err(InvalidKey(bad.to_owned())));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_and_panics_are_tried_again_until_they_work() {
+        let queue = WorkQueue::new();
+        queue.add("a");
+        let calls = std::cell::Cell::new(0);
+        let sync = async |_: &str| {
+            calls.set(calls.get() + 1);
+            match calls.get() {
+                1 => Err("not yet"),
+                2 => panic!("a bug"),
+                _ => {
+                    queue.shut_down();
+                    Ok(())
+                }
+            }
+        };
+        run_workers(1, &queue, sync).await;
+        assert_eq!((calls.get(), queue.num_requeues(&"a")), (3, 0));
+    }
+}
