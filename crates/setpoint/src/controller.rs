@@ -34,7 +34,7 @@ use self::metrics::ControllerMetrics;
 use self::reconciler::AnyReconciler;
 use self::source::{Attached, MapFn, Queue, Source};
 use self::worker::Work;
-use crate::workqueue::{RateLimiter, WorkQueueBuilder};
+use crate::workqueue::{LOW_PRIORITY, RateLimiter, WorkQueueBuilder};
 use crate::{CacheSyncError, Metrics, Object, ObjectKey, SharedInformerFactory, WorkQueue};
 
 /// Reconciles the objects of one kind.
@@ -258,20 +258,17 @@ impl<K: Watchable> Controller<K> {
     /// Runs until the runtime is shut down: waits for the caches, then works. After the shutdown, what is
     /// queued is still worked off; drop the future to end at once.
     pub async fn run(self, runtime: &Runtime) -> Result<(), ControllerError> {
-        let Running { work, triggers, .. } = self.start(runtime).await?;
-        let stop = async {
-            runtime.shutdown.cancelled().await;
-            work.queue.shut_down();
-        };
-        let workers: Vec<Task<()>> =
-            (0..work.workers).map(|_| runtime.env.spawn(worker::run(work.work.clone()))).collect();
-        let ((), ended) = futures::join!(stop, join_all(workers));
-        drop(triggers);
-        for ended in ended {
-            if let Err(error) = ended {
-                tracing::error!(%error, "a worker ended early");
-            }
-        }
+        self.start(runtime).await?.work(runtime).await;
+        Ok(())
+    }
+
+    /// The same, but works only while `is_leader` says so. The caches are kept warm in the meantime.
+    pub(crate) async fn run_elected(
+        self,
+        runtime: &Runtime,
+        is_leader: tokio::sync::watch::Receiver<bool>,
+    ) -> Result<(), ControllerError> {
+        self.start(runtime).await?.work_while_elected(runtime, is_leader).await;
         Ok(())
     }
 
@@ -320,7 +317,7 @@ impl<K: Watchable> Controller<K> {
     }
 }
 
-/// A controller that works.
+/// A controller whose caches have synced.
 struct Running {
     work: Workers,
     triggers: Vec<Task<()>>,
@@ -331,6 +328,63 @@ struct Workers {
     queue: WorkQueue<ObjectKey>,
     work: Arc<Work>,
     workers: usize,
+}
+
+impl Running {
+    /// Works until the runtime is shut down and the queue is empty.
+    async fn work(self, runtime: &Runtime) {
+        let stop = async {
+            runtime.shutdown.cancelled().await;
+            self.work.queue.shut_down();
+        };
+        futures::join!(stop, join(self.work.start(&runtime.env)));
+        drop(self.triggers);
+    }
+
+    /// Works as long as it is elected, again and again, until the runtime is shut down.
+    async fn work_while_elected(
+        self,
+        runtime: &Runtime,
+        mut is_leader: tokio::sync::watch::Receiver<bool>,
+    ) {
+        loop {
+            tokio::select! {
+                biased;
+                () = runtime.shutdown.cancelled() => return,
+                elected = is_leader.wait_for(|leads| *leads) => if elected.is_err() { return },
+            }
+            // What the workers of the last term left behind, and what another leader did since.
+            for key in self.work.work.caches.first().map(|cache| cache.keys()).unwrap_or_default() {
+                self.work.queue.at_priority(LOW_PRIORITY).add(key);
+            }
+            let workers = self.work.start(&runtime.env);
+            let work = async {
+                runtime.shutdown.cancelled().await;
+                self.work.queue.shut_down();
+                join(workers).await;
+            };
+            tokio::select! {
+                biased;
+                // Somebody else may write from now on: the workers are dropped where they stand.
+                _ = is_leader.wait_for(|leads| !*leads) => {}
+                () = work => return,
+            }
+        }
+    }
+}
+
+impl Workers {
+    fn start(&self, env: &Env) -> Vec<Task<()>> {
+        (0..self.workers).map(|_| env.spawn(worker::run(self.work.clone()))).collect()
+    }
+}
+
+async fn join(workers: Vec<Task<()>>) {
+    for ended in join_all(workers).await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a worker ended early");
+        }
+    }
 }
 
 async fn wait_for_caches(

@@ -6,7 +6,7 @@ use kube::Client;
 use serde::Deserialize;
 
 use super::writes::{Outcome, Write};
-use crate::{Object, ResourceVersion, SharedInformer};
+use crate::{Object, ObjectKey, ResourceVersion, SharedInformer};
 
 /// A cache that a controller reads from.
 pub(super) trait Cache: Send + Sync {
@@ -27,6 +27,9 @@ pub(super) trait Cache: Send + Sync {
 
     /// Starts the informer, if it has not been started.
     fn start(&self);
+
+    /// The keys of all cached objects.
+    fn keys(&self) -> Vec<ObjectKey>;
 }
 
 impl<T: Object> Cache for SharedInformer<T> {
@@ -66,6 +69,13 @@ impl<T: Object> Cache for SharedInformer<T> {
     fn start(&self) {
         SharedInformer::start(self);
     }
+
+    fn keys(&self) -> Vec<ObjectKey> {
+        let mut keys: Vec<_> =
+            self.lister().list().iter().filter_map(|object| ObjectKey::of(object.meta())).collect();
+        keys.sort_unstable();
+        keys
+    }
 }
 
 /// Waits until every cache among `caches` has seen `writes`.
@@ -94,10 +104,10 @@ fn concerned<'a>(caches: &'a [Box<dyn Cache>], resource: &str) -> Vec<&'a dyn Ca
 }
 
 /// A key that no object has, in the right scope.
-fn any_key(namespace: Option<&str>) -> crate::ObjectKey {
+fn any_key(namespace: Option<&str>) -> ObjectKey {
     match namespace {
-        Some(namespace) => crate::ObjectKey::namespaced(namespace, ""),
-        None => crate::ObjectKey::cluster(""),
+        Some(namespace) => ObjectKey::namespaced(namespace, ""),
+        None => ObjectKey::cluster(""),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod faults;
 mod helpers;
+mod managing;
 mod reconciling;
 mod stopping;
 mod support;

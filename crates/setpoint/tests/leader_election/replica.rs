@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::task::AtomicWaker;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use setpoint::leader_election::{LeaderElection, LeaseConfig, Term};
 use setpoint_env::Task;
 use setpoint_sim::World;
@@ -95,39 +96,21 @@ impl<F: Future> Future for Pausable<F> {
     }
 }
 
+/// Requests on their way to the server.
+pub(crate) type Network = Arc<Mutex<Vec<Task<()>>>>;
+
 /// A client whose requests go on their way, and are served, whatever becomes of who sent them.
-pub(crate) fn detached(world: &World, client: Client) -> Client {
-    let env = world.env().clone();
+pub(crate) fn detached(world: &World, network: &Network, client: Client) -> Client {
+    let (env, network) = (world.env().clone(), network.clone());
     let namespace = client.default_namespace().to_owned();
     let service = tower::service_fn(move |request| {
         let client = client.clone();
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let task = env.spawn(async move { drop(sender.send(client.send(request).await)) });
-        let keep = env.clone();
-        async move {
-            // The request outlives a caller that is dropped.
-            let guard = Outlive { task: Some(task), env: keep };
-            let answer = receiver.await.expect("the task answers");
-            drop(guard);
-            answer.map_err(tower::BoxError::from)
-        }
+        let mut network = network.lock();
+        network.retain(|task| !task.is_finished());
+        network.push(task);
+        async move { receiver.await.expect("the task answers").map_err(tower::BoxError::from) }
     });
     Client::new(service, namespace)
-}
-
-struct Outlive {
-    task: Option<Task<()>>,
-    env: setpoint::Env,
-}
-
-impl Drop for Outlive {
-    fn drop(&mut self) {
-        if let Some(task) = self.task.take()
-            && !task.is_finished()
-        {
-            // Its owner is a task that owns itself, until it is done.
-            let owner = self.env.spawn(async move { drop(task.await) });
-            std::mem::forget(owner);
-        }
-    }
 }

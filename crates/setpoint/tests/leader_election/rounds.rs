@@ -15,7 +15,7 @@ use setpoint::leader_election::{LeaderElection, NotLeader, Term};
 use setpoint_env::Task;
 use setpoint_sim::{Match, World};
 
-use crate::replica::{Replica, SECOND, config, detached, holder};
+use crate::replica::{Network, Replica, SECOND, config, detached, holder};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const ROUNDS: usize = 100;
@@ -37,6 +37,7 @@ struct Cluster {
     replicas: [Option<Replica>; 3],
     history: History,
     refused: Arc<Mutex<usize>>,
+    network: Network,
     _observers: [Task<()>; 2],
 }
 
@@ -77,15 +78,15 @@ impl Cluster {
             by: map.data.as_ref().and_then(|data| data.get("by").cloned()).unwrap_or_default(),
         });
         let _observers = [leases, writes];
-        let refused = Arc::default();
-        let mut cluster = Cluster { world, rates, delay, replicas: Default::default(), history, refused, _observers };
+        let (refused, network, replicas) = (Arc::default(), Network::default(), Default::default());
+        let mut cluster = Cluster { world, rates, delay, replicas, history, refused, network, _observers };
         (0..3).for_each(|n| cluster.spawn(n));
         cluster
     }
 
     fn client(&self, n: usize) -> Client {
         let client = self.world.client_named(NAMES[n]);
-        if self.delay.is_some() { detached(&self.world, client) } else { client }
+        if self.delay.is_some() { detached(&self.world, &self.network, client) } else { client }
     }
 
     fn spawn(&mut self, n: usize) {
@@ -154,7 +155,11 @@ impl Cluster {
                 self.spawn(leader);
             }
             2 => {
-                let cut = self.world.faults().on(Match::any().client(NAMES[leader])).drop_request().always();
+                // Cut off from everything, or from the lease alone, so that it could still write.
+                let requests = Match::any().client(NAMES[leader]);
+                let everything = self.world.env().random_range(0..=1) == 0;
+                let requests = if everything { requests } else { requests.resource("leases") };
+                let cut = self.world.faults().on(requests).drop_request().always();
                 self.expect_successor(leader).await;
                 tokio::time::sleep(self.random(0, 20_000)).await;
                 cut.release();

@@ -1,0 +1,78 @@
+//! `/healthz`, `/readyz` and `/metrics`.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{FuturesUnordered, StreamExt};
+use http::{Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use setpoint_env::{Env, Task};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::Metrics;
+
+/// Probes and scrapers need few connections; more wait.
+const MOST_CONNECTIONS: usize = 64;
+const HEAD_TIME: Duration = Duration::from_secs(10);
+
+#[derive(Clone)]
+pub(super) struct Pages {
+    pub(super) metrics: Metrics,
+    pub(super) is_ready: Arc<AtomicBool>,
+}
+
+impl Pages {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        match request.uri().path() {
+            "/healthz" | "/livez" => page(StatusCode::OK, "ok"),
+            "/readyz" if self.is_ready.load(Ordering::Relaxed) => page(StatusCode::OK, "ok"),
+            "/readyz" => page(StatusCode::SERVICE_UNAVAILABLE, "the caches have not synced yet\n"),
+            "/metrics" => page(StatusCode::OK, self.metrics.render()),
+            _ => page(StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n"),
+        }
+    }
+}
+
+fn page(code: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = code;
+    let text = header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, text);
+    response
+}
+
+/// Serves until it is dropped.
+pub(super) async fn serve(env: Env, listener: TcpListener, pages: Pages) {
+    let mut open: FuturesUnordered<Task<()>> = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            Some(_) = open.next() => {}
+            accepted = listener.accept(), if open.len() < MOST_CONNECTIONS => match accepted {
+                Ok((stream, _)) => open.push(env.spawn(serve_one(stream, pages.clone()))),
+                // Too many open files, most likely: it passes.
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            },
+        }
+    }
+}
+
+async fn serve_one(stream: TcpStream, pages: Pages) {
+    let service = service_fn(move |request| {
+        let response = pages.answer(&request);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
