@@ -152,7 +152,9 @@ impl Metrics {
             let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {}", family.help, family.kind);
             for (labels, series) in &family.series {
                 let _ = match series {
-                    Series::Number(number) => writeln!(text, "{name}{labels} {}", number.load(Ordering::Relaxed)),
+                    Series::Number(number) => {
+                        writeln!(text, "{name}{labels} {}", number.load(Ordering::Relaxed))
+                    }
                     Series::Histogram(histogram) => histogram.render(name, labels, &mut text),
                     Series::Computed(value) => {
                         value().map_or(Ok(()), |value| writeln!(text, "{name}{labels} {value}"))

@@ -266,7 +266,12 @@ where
         let is_filtered = self.label_selector.is_some() || self.field_selector.is_some();
         let core = Core::new(indexer, scopes, name, self.env, self.metrics, self.resync);
         SharedInformer {
-            inner: Arc::new(Inner { core: Arc::new(core), scopes: parts, tasks: Mutex::default(), is_filtered }),
+            inner: Arc::new(Inner {
+                core: Arc::new(core),
+                scopes: parts,
+                tasks: Mutex::default(),
+                is_filtered,
+            }),
         }
     }
 

@@ -19,7 +19,10 @@ use super::scan::skip_space;
 const DEEPEST: usize = 128;
 
 /// Decodes an object whose vectors are as long as their room. `lengths` is working space.
-pub(super) fn from_slice<'de, K: de::Deserialize<'de>>(bytes: &'de [u8], lengths: &mut Vec<u32>) -> Option<K> {
+pub(super) fn from_slice<'de, K: de::Deserialize<'de>>(
+    bytes: &'de [u8],
+    lengths: &mut Vec<u32>,
+) -> Option<K> {
     let text = std::str::from_utf8(bytes).ok()?;
     count_elements(bytes, lengths)?;
     let mut reader = Reader { text, bytes, at: 0, lengths: lengths.iter(), depth: 0 };
@@ -369,7 +372,10 @@ mod tests {
         let read: BTreeMap<String, Vec<Vec<u8>>> = read(r#"{"a": [[1,2,3], [], [4]], "b": [ ]}"#).unwrap();
         assert_eq!(read["a"], [vec![1, 2, 3], vec![], vec![4]]);
         let room = |vector: &Vec<u8>| vector.capacity();
-        assert_eq!((read["a"].capacity(), read["a"].iter().map(room).collect::<Vec<_>>()), (3, vec![3, 0, 1]));
+        assert_eq!(
+            (read["a"].capacity(), read["a"].iter().map(room).collect::<Vec<_>>()),
+            (3, vec![3, 0, 1])
+        );
     }
 
     #[test]
@@ -393,14 +399,19 @@ mod tests {
         let text = r#"["Point", {"Circle": {"radius": 1.5e2}}, {"Pair": [-1, 127]}]"#;
         let shapes = [Shape::Point, Shape::Circle { radius: 150.0 }, Shape::Pair(-1, 127)];
         assert_eq!(read::<Vec<Shape>>(text).unwrap(), shapes);
-        assert_eq!(read::<Vec<f64>>("[0, -0, 18446744073709551616, -9223372036854775808]").unwrap()[2], 2f64.powi(64));
+        assert_eq!(
+            read::<Vec<f64>>("[0, -0, 18446744073709551616, -9223372036854775808]").unwrap()[2],
+            2f64.powi(64)
+        );
         assert_eq!(read::<i64>("-9223372036854775808"), Some(i64::MIN));
         assert_eq!(read::<String>(r#""a\nb\u00e9""#).unwrap(), "a\nb\u{e9}");
     }
 
     #[test]
     fn what_is_no_json_is_left_to_serde_json() {
-        for text in ["", "{", "[1,]", "[,1]", "{\"a\":1,}", "01", "1 2", "\"a\nb\"", "nul", "[1 2]", "-", "{,}"] {
+        for text in
+            ["", "{", "[1,]", "[,1]", "{\"a\":1,}", "01", "1 2", "\"a\nb\"", "nul", "[1 2]", "-", "{,}"]
+        {
             assert_eq!(read::<Value>(text), None, "{text}");
         }
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));

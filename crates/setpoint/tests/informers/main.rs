@@ -5,6 +5,7 @@ mod bad_input;
 mod factory;
 mod handlers;
 mod history;
+mod in_process;
 mod informer;
 mod list;
 mod property;
