@@ -4,6 +4,7 @@
 
 mod client;
 mod informer;
+mod latency;
 mod measure;
 mod pods;
 mod replay;
@@ -34,6 +35,12 @@ enum Benchmark {
         #[arg(long)]
         only: Option<String>,
     },
+    /// Time from the change of an object until its reconcile is called, in-process and over TLS.
+    Latency {
+        /// How many changes.
+        #[arg(long, default_value_t = 2_000)]
+        changes: usize,
+    },
     /// The server (started by `informer`).
     #[command(hide = true)]
     ReplayServer { objects: usize, events: u64 },
@@ -51,6 +58,10 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().benchmark {
         Benchmark::Informer { objects, events, rounds, only } => {
             informer::run(objects, events, rounds, only.as_deref())
+        }
+        Benchmark::Latency { changes } => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(latency::run(changes))
         }
         Benchmark::ReplayServer { objects, events } => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -74,7 +74,8 @@ fn across(runtime: &Runtime, producers: usize, consumers: usize, queue: Queue, k
                 queue.add(key);
             }
         };
-        let adding: Vec<_> = parts.into_iter().map(|keys| tokio::spawn(produce(queue.clone(), keys))).collect();
+        let adding: Vec<_> =
+            parts.into_iter().map(|keys| tokio::spawn(produce(queue.clone(), keys))).collect();
         for task in adding {
             task.await.expect("adding does not panic");
         }

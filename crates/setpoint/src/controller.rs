@@ -35,7 +35,7 @@ use self::reconciler::AnyReconciler;
 use self::source::{Attached, MapFn, Queue, Source};
 use self::worker::Work;
 use crate::workqueue::{LOW_PRIORITY, RateLimiter, WorkQueueBuilder};
-use crate::{CacheSyncError, Metrics, Object, ObjectKey, SharedInformerFactory, WorkQueue};
+use crate::{CacheSyncError, Metrics, Object, ObjectKey, Recorder, SharedInformerFactory, WorkQueue};
 
 /// Reconciles the objects of one kind.
 ///
@@ -63,6 +63,9 @@ pub struct Controller<K> {
     queue: WorkQueueBuilder<ObjectKey>,
     kind: std::marker::PhantomData<fn() -> K>,
 }
+
+/// How long events may take that were recorded just before the end.
+const FLUSH_LIMIT: Duration = Duration::from_secs(5);
 
 /// A kind that a controller can reconcile or watch: every typed [`kube::Resource`].
 pub trait Watchable:
@@ -258,21 +261,13 @@ impl<K: Watchable> Controller<K> {
     /// Runs until the runtime is shut down: waits for the caches, then works. After the shutdown, what is
     /// queued is still worked off; drop the future to end at once.
     pub async fn run(self, runtime: &Runtime) -> Result<(), ControllerError> {
-        self.start(runtime).await?.work(runtime).await;
+        let prepared = self.prepare(runtime).await?;
+        prepared.work(runtime.client.clone(), runtime.shutdown.clone()).await;
         Ok(())
     }
 
-    /// The same, but works only while `is_leader` says so. The caches are kept warm in the meantime.
-    pub(crate) async fn run_elected(
-        self,
-        runtime: &Runtime,
-        is_leader: tokio::sync::watch::Receiver<bool>,
-    ) -> Result<(), ControllerError> {
-        self.start(runtime).await?.work_while_elected(runtime, is_leader).await;
-        Ok(())
-    }
-
-    async fn start(self, runtime: &Runtime) -> Result<Running, ControllerError> {
+    /// Watches, and waits for the caches.
+    pub(crate) async fn prepare(self, runtime: &Runtime) -> Result<Prepared, ControllerError> {
         let queue = self.queue.metrics(self.name.clone(), &runtime.metrics).build();
         let attach = Queue { queue: queue.clone(), resync: self.resync, name: self.name.clone() };
         let sources = self.sources.into_iter();
@@ -295,9 +290,13 @@ impl<K: Watchable> Controller<K> {
             caches.push(cache);
             registrations.push(registration);
         }
+        let recorder = Recorder::builder(runtime.client.clone(), self.name.clone())
+            .env(runtime.env.clone())
+            .metrics(&runtime.metrics)
+            .build();
         let context = Shared {
             name: self.name.clone(),
-            client: runtime.client.clone(),
+            recorder,
             listers,
             state: self.state,
             env: runtime.env.clone(),
@@ -312,77 +311,45 @@ impl<K: Watchable> Controller<K> {
             catch_up_limit: self.catch_up_limit,
             metrics: ControllerMetrics::new(&runtime.metrics, &self.name, self.workers),
         };
-        let work = Workers { queue, work: Arc::new(work), workers: self.workers };
-        Ok(Running { work, triggers, _registrations: registrations })
+        Ok(Prepared {
+            work: Arc::new(work),
+            workers: self.workers,
+            env: runtime.env.clone(),
+            _triggers: triggers,
+            _registrations: registrations,
+        })
     }
 }
 
 /// A controller whose caches have synced.
-struct Running {
-    work: Workers,
-    triggers: Vec<Task<()>>,
+pub(crate) struct Prepared {
+    work: Arc<Work>,
+    workers: usize,
+    env: Env,
+    _triggers: Vec<Task<()>>,
     _registrations: Vec<crate::Registration>,
 }
 
-struct Workers {
-    queue: WorkQueue<ObjectKey>,
-    work: Arc<Work>,
-    workers: usize,
-}
-
-impl Running {
-    /// Works until the runtime is shut down and the queue is empty.
-    async fn work(self, runtime: &Runtime) {
-        let stop = async {
-            runtime.shutdown.cancelled().await;
-            self.work.queue.shut_down();
-        };
-        futures::join!(stop, join(self.work.start(&runtime.env)));
-        drop(self.triggers);
-    }
-
-    /// Works as long as it is elected, again and again, until the runtime is shut down.
-    async fn work_while_elected(
-        self,
-        runtime: &Runtime,
-        mut is_leader: tokio::sync::watch::Receiver<bool>,
-    ) {
-        loop {
-            tokio::select! {
-                biased;
-                () = runtime.shutdown.cancelled() => return,
-                elected = is_leader.wait_for(|leads| *leads) => if elected.is_err() { return },
-            }
-            // What the workers of the last term left behind, and what another leader did since.
-            for key in self.work.work.caches.first().map(|cache| cache.keys()).unwrap_or_default() {
-                self.work.queue.at_priority(LOW_PRIORITY).add(key);
-            }
-            let workers = self.work.start(&runtime.env);
-            let work = async {
-                runtime.shutdown.cancelled().await;
-                self.work.queue.shut_down();
-                join(workers).await;
-            };
-            tokio::select! {
-                biased;
-                // Somebody else may write from now on: the workers are dropped where they stand.
-                _ = is_leader.wait_for(|leads| !*leads) => {}
-                () = work => return,
+impl Prepared {
+    /// Works, writing with `client`, until `ending`; then works off what is queued. Dropped earlier, it stops
+    /// where it stands, and can be called again: for each term of a leader.
+    pub(crate) async fn work(&self, client: Client, ending: CancellationToken) {
+        // What the workers of an earlier term left behind, and what another leader has done since.
+        for key in self.work.caches.first().map(|cache| cache.keys()).unwrap_or_default() {
+            self.work.queue.at_priority(LOW_PRIORITY).add(key);
+        }
+        let run = |_| self.env.spawn(worker::run(self.work.clone(), client.clone()));
+        let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
+        ending.cancelled().await;
+        self.work.queue.shut_down();
+        for ended in join_all(workers).await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a worker ended early");
             }
         }
-    }
-}
-
-impl Workers {
-    fn start(&self, env: &Env) -> Vec<Task<()>> {
-        (0..self.workers).map(|_| env.spawn(worker::run(self.work.clone()))).collect()
-    }
-}
-
-async fn join(workers: Vec<Task<()>>) {
-    for ended in join_all(workers).await {
-        if let Err(error) = ended {
-            tracing::error!(%error, "a worker ended early");
+        let unwritten = self.work.context.recorder.flush(FLUSH_LIMIT).await;
+        if unwritten > 0 {
+            tracing::warn!(unwritten, "some events were not written in time");
         }
     }
 }

@@ -204,6 +204,9 @@ impl ElectionMetrics {
         let labels = [("name", name)];
         let master = metrics.gauge("leader_election_master_status", "Whether this replica leads.", &labels);
         let help = "Attempts on a lease that had to read it first.";
-        ElectionMetrics { master, slow_path: metrics.counter("leader_election_slowpath_total", help, &labels) }
+        ElectionMetrics {
+            master,
+            slow_path: metrics.counter("leader_election_slowpath_total", help, &labels),
+        }
     }
 }

@@ -151,20 +151,25 @@
 //! [`InformerBuilder::transform`] a type of your own; neither can be handed to an `Api` by mistake.
 
 pub mod client;
+pub mod conditions;
 pub mod controller;
 mod delta_fifo;
 mod ensure;
+pub mod events;
 mod factory;
 mod fifo;
 mod finalizer;
 mod indexer;
 mod informer;
 mod key;
+pub mod leader_election;
 mod lister;
 pub mod manager;
 mod merge;
 pub mod metrics;
+pub mod names;
 mod object;
+pub mod owner;
 mod reflector;
 mod scope;
 mod store;
@@ -176,6 +181,7 @@ pub use client::ClientConfig;
 pub use controller::{Action, Context, Controller, ReconcileError, Reconciler};
 pub use delta_fifo::{Batch, Deleted, Delta, DeltaFifo};
 pub use ensure::{Ensured, apply, ensure, patch_status};
+pub use events::{Event, Recorder};
 pub use factory::{CacheSyncError, SharedInformerFactory};
 pub use fifo::Fifo;
 pub use finalizer::{Finalize, finalize};
@@ -186,6 +192,7 @@ pub use informer::{
 pub use k8s_openapi;
 pub use key::ObjectKey;
 pub use kube;
+pub use leader_election::{LeaderElection, LeaseConfig};
 pub use lister::{Lister, NamespaceLister};
 pub use manager::Manager;
 pub use metrics::Metrics;

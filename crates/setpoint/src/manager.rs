@@ -7,20 +7,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all, try_join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 use kube::Client;
 use setpoint_env::{Env, Task};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::{Controller, ControllerError, Runtime, Watchable};
+use crate::controller::{Controller, ControllerError, Prepared, Runtime, Watchable};
+use crate::leader_election::{LeaderElection, LeaseConfig, LeaseConfigError, Term};
 use crate::{Metrics, SharedInformerFactory};
 
 /// Runs controllers, and what else a process needs, until it is told to stop.
 ///
 /// Started in this order, and stopped in reverse: the HTTP server (`/healthz`, `/readyz`, `/metrics`), the
-/// caches, runnables, controllers.
+/// caches, runnables, controllers. With [`Manager::leader_election`] the controllers work only while this
+/// replica leads; the caches are kept warm in the meantime. A replica that loses its lease goes on as a
+/// candidate.
 ///
 /// ```no_run
 /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -45,6 +48,7 @@ pub struct Manager {
     http: Option<SocketAddr>,
     controllers: Vec<Box<dyn AnyController>>,
     runnables: Vec<Runnable>,
+    election: Option<LeaseConfig>,
     grace: Duration,
     signals: bool,
 }
@@ -72,6 +76,9 @@ pub enum ManagerError {
     /// A controller ended early.
     #[error(transparent)]
     Controller(#[from] ControllerError),
+    /// The election is not set up well.
+    #[error(transparent)]
+    Election(#[from] LeaseConfigError),
     /// A runnable ended early.
     #[error("the runnable {name:?} failed")]
     Runnable {
@@ -80,6 +87,9 @@ pub enum ManagerError {
         /// Its error.
         source: RunnableError,
     },
+    /// A task panicked.
+    #[error("a task panicked")]
+    Panicked(#[source] tokio::task::JoinError),
     /// What ran did not end in time after it was told to.
     #[error("not everything ended within {grace:?}; it was cut off")]
     Grace {
@@ -90,12 +100,12 @@ pub enum ManagerError {
 
 /// A controller of any kind.
 trait AnyController: Send {
-    fn run(self: Box<Self>, runtime: Runtime) -> BoxFuture<'static, Result<(), ControllerError>>;
+    fn prepare(self: Box<Self>, runtime: Runtime) -> BoxFuture<'static, Result<Prepared, ControllerError>>;
 }
 
 impl<K: Watchable> AnyController for Controller<K> {
-    fn run(self: Box<Self>, runtime: Runtime) -> BoxFuture<'static, Result<(), ControllerError>> {
-        Box::pin(async move { (*self).run(&runtime).await })
+    fn prepare(self: Box<Self>, runtime: Runtime) -> BoxFuture<'static, Result<Prepared, ControllerError>> {
+        Box::pin(async move { (*self).prepare(&runtime).await })
     }
 }
 
@@ -112,6 +122,7 @@ impl Manager {
             http: None,
             controllers: Vec::new(),
             runnables: Vec::new(),
+            election: None,
             grace: Duration::from_secs(30),
             signals: false,
         }
@@ -144,6 +155,13 @@ impl Manager {
         self
     }
 
+    /// Lets the controllers work only while this replica leads. What they write is fenced: it ends before the
+    /// lease can be another's.
+    pub fn leader_election(mut self, config: LeaseConfig) -> Manager {
+        self.election = Some(config);
+        self
+    }
+
     /// How long everything together may take to end: 30 seconds unless set.
     pub fn grace(mut self, grace: Duration) -> Manager {
         self.grace = grace;
@@ -173,7 +191,8 @@ impl Manager {
 
     /// Runs until it is told to stop, or something fails.
     pub async fn run(self) -> Result<(), ManagerError> {
-        let Manager { runtime, http, controllers, runnables, grace, signals } = self;
+        let Manager { runtime, http, controllers, runnables, election, grace, signals } = self;
+        let election = election.map(|config| elect(&runtime, config)).transpose()?;
         let is_ready = Arc::new(AtomicBool::new(false));
         let _http = match http {
             Some(address) => Some(serve(&runtime, address, is_ready.clone()).await?),
@@ -181,30 +200,24 @@ impl Manager {
         };
         let _signals = signals.then(|| stop_on_signals(&runtime.env, runtime.shutdown.clone()));
         let mut running = Tasks::new();
-        for controller in controllers {
-            let task = runtime.env.spawn(controller.run(runtime.clone()));
-            running.push(Box::pin(async { task.await.map_or(Ok(()), |ended| ended.map_err(Into::into)) }));
-        }
-        let ready = tokio::select! {
+        let prepared = tokio::select! {
             biased;
-            failed = first_failure(&mut running) => failed,
-            () = wait_for_caches(&runtime) => Ok(()),
+            () = runtime.shutdown.cancelled() => Ok(Vec::new()),
+            prepared = prepare(&runtime, controllers) => prepared.map_err(ManagerError::from),
         };
-        is_ready.store(ready.is_ok(), Ordering::Relaxed);
-        for Runnable { name, run } in runnables {
-            let task = runtime.env.spawn(run(runtime.shutdown.clone()));
-            running.push(Box::pin(async move {
-                let ended = task.await.unwrap_or(Ok(()));
-                ended.map_err(|source| ManagerError::Runnable { name, source })
-            }));
-        }
-        let outcome = match ready {
+        let outcome = match prepared {
             Err(failed) => Err(failed),
-            Ok(()) => tokio::select! {
-                biased;
-                failed = first_failure(&mut running) => failed,
-                () = runtime.shutdown.cancelled() => Ok(()),
-            },
+            Ok(prepared) => {
+                is_ready.store(true, Ordering::Relaxed);
+                running.extend(runnables.into_iter().map(|runnable| runnable.start(&runtime)));
+                let work = runtime.env.spawn(work(runtime.clone(), prepared, election));
+                running.push(Box::pin(async { work.await.map_err(ManagerError::Panicked) }));
+                tokio::select! {
+                    biased;
+                    failed = first_failure(&mut running) => failed,
+                    () = runtime.shutdown.cancelled() => Ok(()),
+                }
+            }
         };
         is_ready.store(false, Ordering::Relaxed);
         runtime.shutdown.cancel();
@@ -225,10 +238,41 @@ async fn first_failure(running: &mut Tasks) -> Result<(), ManagerError> {
     Ok(())
 }
 
-async fn wait_for_caches(runtime: &Runtime) {
-    // Controllers ask for their informers in their first moments; each waits for its own caches anyway.
-    tokio::task::yield_now().await;
-    while runtime.factory.wait_for_cache_sync(Duration::from_secs(60)).await.is_err() {}
+impl Runnable {
+    fn start(self, runtime: &Runtime) -> BoxFuture<'static, Result<(), ManagerError>> {
+        let task = runtime.env.spawn((self.run)(runtime.shutdown.clone()));
+        Box::pin(async move {
+            let ended = task.await.map_err(ManagerError::Panicked)?;
+            ended.map_err(|source| ManagerError::Runnable { name: self.name, source })
+        })
+    }
+}
+
+fn elect(runtime: &Runtime, config: LeaseConfig) -> Result<LeaderElection, LeaseConfigError> {
+    let election = LeaderElection::new(runtime.client.clone(), config)?;
+    Ok(election.env(runtime.env.clone()).metrics(&runtime.metrics))
+}
+
+/// Starts all caches, and waits for all of them.
+async fn prepare(
+    runtime: &Runtime,
+    controllers: Vec<Box<dyn AnyController>>,
+) -> Result<Vec<Prepared>, ControllerError> {
+    try_join_all(controllers.into_iter().map(|controller| controller.prepare(runtime.clone()))).await
+}
+
+/// Runs the controllers until the shutdown: all the time, or while this replica leads.
+async fn work(runtime: Runtime, prepared: Vec<Prepared>, election: Option<LeaderElection>) {
+    let run_all = async |client: Client, ending: CancellationToken| {
+        join_all(prepared.iter().map(|controller| controller.work(client.clone(), ending.clone()))).await;
+    };
+    match election {
+        None => run_all(runtime.client.clone(), runtime.shutdown.clone()).await,
+        Some(election) => {
+            let term = |term: Term| run_all(term.client(), term.ending().clone());
+            election.run(runtime.shutdown.clone(), term).await;
+        }
+    }
 }
 
 async fn serve(

@@ -15,6 +15,7 @@ mod stage;
 mod stream;
 mod watch;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ use self::stage::Stage;
 use self::stream::{ByteStream, EventStream, ItemStream};
 use self::watch::Event;
 use crate::{Deleted, Delta, DeltaFifo, Indexer, Object, ObjectKey, ResourceVersion};
+
+type MakeDelta<T> = fn(Arc<T>) -> Delta<T>;
 
 pub(crate) type ErrorHandler = Arc<dyn Fn(&ReflectorError) + Send + Sync>;
 
@@ -95,8 +98,10 @@ impl<T: Object> Reflector<T> {
         } else {
             tracing::debug!(error = words, "the reflector still has trouble");
         }
-        if let Some(on_error) = &self.on_error {
-            on_error(&error);
+        if let Some(on_error) = &self.on_error
+            && catch_unwind(AssertUnwindSafe(|| on_error(&error))).is_err()
+        {
+            tracing::error!("the error handler panicked");
         }
     }
 
@@ -387,7 +392,7 @@ impl<T: Object> Run<T> {
     }
 
     fn take(&mut self, event: Event<T>, deltas: &mut Vec<(ObjectKey, Delta<T>)>) -> Result<(), Failure> {
-        let (decoded, delta): (_, fn(Arc<T>) -> Delta<T>) = match event {
+        let (decoded, delta): (_, MakeDelta<T>) = match event {
             Event::Added(decoded) => (decoded, Delta::Added),
             Event::Modified(decoded) => (decoded, Delta::Updated),
             Event::Deleted(decoded) => {
@@ -417,7 +422,7 @@ impl<T: Object> Run<T> {
     fn take_skipped(
         &mut self,
         skipped: Skipped,
-        delta: fn(Arc<T>) -> Delta<T>,
+        delta: MakeDelta<T>,
         deltas: &mut Vec<(ObjectKey, Delta<T>)>,
     ) -> Result<(), Failure> {
         if let Some(version) = &skipped.version {

@@ -18,9 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use item::{Get, Item};
-pub use limiter::{
-    FastSlow, ItemExponential, MaxOf, RateLimiter, TokenBucket, WithMaxWait, default_limiter,
-};
+pub use limiter::{FastSlow, ItemExponential, MaxOf, RateLimiter, TokenBucket, WithMaxWait, default_limiter};
 use tokio::time::Instant;
 
 use self::item::Drain;

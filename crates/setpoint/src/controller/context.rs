@@ -8,19 +8,20 @@ use kube::Client;
 use setpoint_env::Env;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Lister, Object};
+use crate::{Lister, Object, Recorder};
 
 /// What a reconcile has at hand. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
     pub(super) shared: Arc<Shared>,
     pub(super) client: Client,
+    pub(super) untracked: Client,
 }
 
 /// What is the same for every reconcile of a controller.
 pub(super) struct Shared {
     pub(super) name: String,
-    pub(super) client: Client,
+    pub(super) recorder: Recorder,
     pub(super) listers: BTreeMap<TypeId, Box<dyn Any + Send + Sync>>,
     pub(super) state: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) env: Env,
@@ -36,7 +37,7 @@ impl Context {
 
     /// A client whose writes nobody waits for.
     pub fn untracked_client(&self) -> Client {
-        self.shared.client.clone()
+        self.untracked.clone()
     }
 
     /// Reads from the cache of a kind that the controller watches.
@@ -50,6 +51,11 @@ impl Context {
         lister.cloned().unwrap_or_else(|| {
             panic!("the controller {:?} does not watch {}", self.shared.name, type_name::<T>())
         })
+    }
+
+    /// Records events about objects: `kubectl describe` shows them. It never waits.
+    pub fn recorder(&self) -> &Recorder {
+        &self.shared.recorder
     }
 
     /// What was given to [`Controller::state`](super::Controller::state).

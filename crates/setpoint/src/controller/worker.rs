@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
+use kube::Client;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
@@ -14,7 +15,7 @@ use super::caches::{self, Cache};
 use super::context::{Context, Shared};
 use super::metrics::{ControllerMetrics, Outcome};
 use super::reconciler::AnyReconciler;
-use super::writes::Notes;
+use super::writes::{Notes, Write};
 use super::{Action, ReconcileError};
 use crate::workqueue::Item;
 use crate::{ObjectKey, WorkQueue};
@@ -30,10 +31,10 @@ pub(super) struct Work {
     pub(super) metrics: ControllerMetrics,
 }
 
-/// Works until the queue is shut down and empty.
-pub(super) async fn run(work: Arc<Work>) {
+/// Works until the queue is shut down and empty, writing with `client`.
+pub(super) async fn run(work: Arc<Work>, client: Client) {
     let notes = Notes::default();
-    let client = notes.client(&work.context.client);
+    let tracked = notes.client(&client);
     // Keys that wait for caches. They are still being processed as far as the queue is concerned, so nobody
     // else gets them; but they do not keep this worker from its work.
     let mut waiting: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
@@ -44,13 +45,14 @@ pub(super) async fn run(work: Arc<Work>) {
             item = work.queue.get() => item,
         };
         let Some(item) = item else { break };
-        let context = Context { shared: work.context.clone(), client: client.clone() };
+        let context =
+            Context { shared: work.context.clone(), client: tracked.clone(), untracked: client.clone() };
         reconcile(&work, &item, context).await;
         let writes = notes.take();
         if writes.is_empty() {
             item.done();
         } else {
-            waiting.push(Box::pin(hold(work.clone(), item, writes)));
+            waiting.push(Box::pin(hold(work.clone(), client.clone(), item, writes)));
         }
     }
     // The queue says that it is empty only when these are done too.
@@ -58,9 +60,9 @@ pub(super) async fn run(work: Arc<Work>) {
 }
 
 /// Holds a key back until every cache has seen what was written, at most for the limit.
-async fn hold(work: Arc<Work>, item: Item<ObjectKey>, writes: Vec<super::writes::Write>) {
+async fn hold(work: Arc<Work>, client: Client, item: Item<ObjectKey>, writes: Vec<Write>) {
     let started = Instant::now();
-    let seen = caches::wait_until_seen(&work.caches, &work.context.client, writes);
+    let seen = caches::wait_until_seen(&work.caches, &client, writes);
     tokio::select! {
         biased;
         () = work.context.shutdown.cancelled() => {}

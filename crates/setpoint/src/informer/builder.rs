@@ -28,7 +28,7 @@ pub struct InformerBuilder<K, T = K> {
     label_selector: Option<String>,
     field_selector: Option<String>,
     keep_managed_fields: bool,
-    complete: Option<Arc<dyn Fn(&mut K) + Send + Sync>>,
+    complete: Option<Complete<K>>,
     transform: Arc<dyn Fn(K) -> T + Send + Sync>,
     store: Option<Box<dyn Store<T>>>,
     resync: Option<Duration>,
@@ -38,28 +38,32 @@ pub struct InformerBuilder<K, T = K> {
     metrics: Metrics,
 }
 
+/// Fills in what the server leaves out.
+type Complete<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
+
 /// What is known of a resource without its type.
 #[derive(Clone)]
 struct Resource {
-    name: String,
-    api_version: String,
-    kind: String,
-    /// The path of the resource in a namespace or in the cluster.
-    path: Arc<dyn Fn(Option<&str>) -> String + Send + Sync>,
+    known: ApiResource,
     metadata_only: bool,
 }
 
 impl Resource {
     fn of<K: kube::Resource>(dynamic: &K::DynamicType) -> Resource {
-        let known = ApiResource::erase::<K>(dynamic);
-        let name = match known.group.as_str() {
-            "" => known.plural.clone(),
-            group => format!("{}.{group}", known.plural),
-        };
-        let (api_version, kind) = (known.api_version.clone(), known.kind.clone());
-        let path =
-            move |namespace: Option<&str>| <DynamicObject as kube::Resource>::url_path(&known, namespace);
-        Resource { name, api_version, kind, path: Arc::new(path), metadata_only: K::metadata_api() }
+        Resource { known: ApiResource::erase::<K>(dynamic), metadata_only: K::metadata_api() }
+    }
+
+    /// `pods`, `deployments.apps`.
+    fn name(&self) -> String {
+        match self.known.group.as_str() {
+            "" => self.known.plural.clone(),
+            group => format!("{}.{group}", self.known.plural),
+        }
+    }
+
+    /// The path of the resource in a namespace or in the cluster.
+    fn path(&self, namespace: Option<&str>) -> String {
+        <DynamicObject as kube::Resource>::url_path(&self.known, namespace)
     }
 }
 
@@ -233,7 +237,7 @@ where
     pub(crate) fn identity(&self) -> String {
         let mut namespaces = self.namespaces.clone();
         namespaces.sort_unstable();
-        let path = (self.resource.path)(None);
+        let path = self.resource.path(None);
         let selectors = (&self.label_selector, &self.field_selector);
         format!("{path} {namespaces:?} {selectors:?} {}", self.keep_managed_fields)
     }
@@ -262,7 +266,7 @@ where
             false => self.namespaces.iter().map(|name| Scope::Namespace(name.as_str().into())).collect(),
         };
         let parts = scopes.iter().map(|scope| self.scope_parts(scope, &indexer, &decoder)).collect();
-        let name = self.resource.name.clone();
+        let name = self.resource.name();
         let is_filtered = self.label_selector.is_some() || self.field_selector.is_some();
         let core = Core::new(indexer, scopes, name, self.env, self.metrics, self.resync);
         SharedInformer {
@@ -277,10 +281,10 @@ where
 
     fn scope_parts(&self, scope: &Scope, indexer: &Arc<Indexer<T>>, decoder: &Decoder<T>) -> ScopeParts<T> {
         let target = Target {
-            resource: self.resource.name.clone(),
-            api_version: self.resource.api_version.clone(),
-            kind: self.resource.kind.clone(),
-            path: (self.resource.path)(scope.namespace()),
+            resource: self.resource.name(),
+            api_version: self.resource.known.api_version.clone(),
+            kind: self.resource.known.kind.clone(),
+            path: self.resource.path(scope.namespace()),
             scope: scope.clone(),
             label_selector: self.label_selector.clone(),
             field_selector: self.field_selector.clone(),

@@ -46,7 +46,9 @@ pub enum LeaseConfigError {
         renew_deadline: Duration,
     },
     /// The leader would give up before it tried again.
-    #[error("the renew deadline ({renew_deadline:?}) must be longer than {JITTER} times the retry period ({retry:?})")]
+    #[error(
+        "the renew deadline ({renew_deadline:?}) must be longer than {JITTER} times the retry period ({retry:?})"
+    )]
     DeadlineTooShort {
         /// The renew deadline.
         renew_deadline: Duration,

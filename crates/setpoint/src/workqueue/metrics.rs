@@ -21,23 +21,35 @@ pub(super) struct QueueMetrics {
 }
 
 impl QueueMetrics {
-    pub(super) fn new<K: Send + 'static>(name: &str, metrics: &Metrics, queue: Weak<Inner<K>>) -> QueueMetrics {
+    pub(super) fn new<K: Send + 'static>(
+        name: &str,
+        metrics: &Metrics,
+        queue: Weak<Inner<K>>,
+    ) -> QueueMetrics {
         let labels = [("name", name)];
         let gauge = |metric, help, value: fn(&Inner<K>) -> f64| {
             let queue = queue.clone();
             metrics.computed_gauge(metric, help, &labels, move || Some(value(&*queue.upgrade()?)));
         };
         gauge("workqueue_depth", "Keys that want to be processed.", |queue| queue.shared.depth() as f64);
-        gauge("workqueue_unfinished_work_seconds", "Time spent so far on keys in progress, summed.", |queue| {
-            unfinished(queue).total.as_secs_f64()
-        });
-        gauge("workqueue_longest_running_processor_seconds", "The longest time spent so far on a key in progress.", |queue| {
-            unfinished(queue).longest.as_secs_f64()
-        });
+        gauge(
+            "workqueue_unfinished_work_seconds",
+            "Time spent so far on keys in progress, summed.",
+            |queue| unfinished(queue).total.as_secs_f64(),
+        );
+        gauge(
+            "workqueue_longest_running_processor_seconds",
+            "The longest time spent so far on a key in progress.",
+            |queue| unfinished(queue).longest.as_secs_f64(),
+        );
         let histogram = |metric, help| metrics.histogram(metric, help, &labels, BUCKETS);
         QueueMetrics {
             adds: metrics.counter("workqueue_adds_total", "Keys that were added.", &labels),
-            retries: metrics.counter("workqueue_retries_total", "Keys that were added after a failure.", &labels),
+            retries: metrics.counter(
+                "workqueue_retries_total",
+                "Keys that were added after a failure.",
+                &labels,
+            ),
             queue_duration: histogram("workqueue_queue_duration_seconds", "How long keys were queued."),
             work_duration: histogram("workqueue_work_duration_seconds", "How long keys were processed."),
         }

@@ -265,7 +265,9 @@ impl<K> State<K> {
         let mut ready = 0;
         loop {
             let slots = &self.slots;
-            let Some(timer) = self.timers.pop_due(now, |timer| is_waiting(slots, timer)) else { return ready };
+            let Some(timer) = self.timers.pop_due(now, |timer| is_waiting(slots, timer)) else {
+                return ready;
+            };
             let slot = self.slot(timer.slot);
             slot.due = None;
             slot.timer = 0;

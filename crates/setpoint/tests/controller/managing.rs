@@ -122,3 +122,59 @@ async fn health_readiness_and_metrics_are_served() {
     shutdown.cancel();
     running.await.unwrap().unwrap();
 }
+
+#[test]
+fn of_two_managers_the_leader_works_and_the_other_takes_over() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        let manager = |name: &'static str, counter: &Counter| {
+            let runtime = Runtime::with(world.client_named(name), world.env().clone(), Metrics::default());
+            let mut config = setpoint::LeaseConfig::new("default", "maps");
+            config.identity = name.into();
+            Manager::with(runtime)
+                .leader_election(config)
+                .controller(Controller::<ConfigMap>::new("maps", counting(counter)))
+        };
+        let (first, second) = (Counter::default(), Counter::default());
+        let leader = manager("first", &first);
+        let shutdown = leader.shutdown().clone();
+        let leading = world.env().spawn(leader.run());
+        sleep(5 * SECOND).await;
+        let _waiting = world.env().spawn(manager("second", &second).run());
+        sleep(60 * SECOND).await;
+        assert_eq!((first.get(), second.get()), (1, 0));
+        shutdown.cancel();
+        leading.await.unwrap().unwrap();
+        sleep(10 * SECOND).await;
+        assert_eq!((first.get(), second.get()), (1, 1), "released on stop, so it is taken over at once");
+    });
+}
+
+#[test]
+fn a_leader_that_is_cut_off_stops_working_and_comes_back_as_a_candidate() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        let calls = Counter::default();
+        let counter = calls.clone();
+        let reconcile = move |_: ObjectKey, _: Context| {
+            counter.inc();
+            std::future::ready(Ok::<_, ReconcileError>(Action::requeue_after(SECOND)))
+        };
+        let mut config = setpoint::LeaseConfig::new("default", "maps");
+        config.identity = "only".into();
+        let manager = Manager::with(runtime(&world))
+            .leader_election(config)
+            .controller(Controller::<ConfigMap>::new("maps", reconcile));
+        let _running = world.env().spawn(manager.run());
+        sleep(30 * SECOND).await;
+        assert!(calls.get() > 20);
+        world.stop_server();
+        sleep(30 * SECOND).await;
+        let stopped = calls.get();
+        sleep(60 * SECOND).await;
+        assert_eq!(calls.get(), stopped, "nothing is done without the lease");
+        world.start_server();
+        sleep(60 * SECOND).await;
+        assert!(calls.get() > stopped + 20, "it leads again");
+    });
+}

@@ -62,7 +62,11 @@ impl Replica {
 
     /// Starts a replica that only waits for the end of its term.
     pub(crate) fn idle(world: &World, identity: &str) -> Replica {
-        Replica::start(world, election(world, identity), |term| async move { term.ending().cancelled().await })
+        Replica::start(
+            world,
+            election(world, identity),
+            |term| async move { term.ending().cancelled().await },
+        )
     }
 
     /// Stops the process where it is, as SIGSTOP does.

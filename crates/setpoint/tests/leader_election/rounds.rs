@@ -14,8 +14,9 @@ use serde_json::json;
 use setpoint::leader_election::{LeaderElection, NotLeader, Term};
 use setpoint_env::Task;
 use setpoint_sim::{Match, World};
+use tokio::sync::watch;
 
-use crate::replica::{Network, Replica, SECOND, config, detached, holder};
+use crate::replica::{Network, Replica, SECOND, config, detached};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const ROUNDS: usize = 100;
@@ -36,6 +37,7 @@ struct Cluster {
     delay: Option<Duration>,
     replicas: [Option<Replica>; 3],
     history: History,
+    holder: watch::Receiver<String>,
     refused: Arc<Mutex<usize>>,
     network: Network,
     _observers: [Task<()>; 2],
@@ -71,15 +73,20 @@ impl Cluster {
         let metadata = ObjectMeta { name: Some("state".to_owned()), ..Default::default() };
         let map = ConfigMap { metadata, ..Default::default() };
         maps.create(&PostParams::default(), &map).await.unwrap();
-        let leases = observe(&world, &history, |lease: &Lease| Commit::Lease {
-            holder: lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default(),
+        let (told, holder) = watch::channel(String::new());
+        let leases = observe(&world, &history, move |lease: &Lease| {
+            let holder =
+                lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
+            told.send_replace(holder.clone());
+            Commit::Lease { holder }
         });
         let writes = observe(&world, &history, |map: &ConfigMap| Commit::Write {
             by: map.data.as_ref().and_then(|data| data.get("by").cloned()).unwrap_or_default(),
         });
         let _observers = [leases, writes];
         let (refused, network, replicas) = (Arc::default(), Network::default(), Default::default());
-        let mut cluster = Cluster { world, rates, delay, replicas, history, refused, network, _observers };
+        let mut cluster =
+            Cluster { world, rates, delay, replicas, history, holder, refused, network, _observers };
         (0..3).for_each(|n| cluster.spawn(n));
         cluster
     }
@@ -99,21 +106,15 @@ impl Cluster {
 
     /// Waits until somebody leads; gives who.
     async fn leader(&self) -> usize {
-        loop {
-            let holder = holder(&self.world).await;
-            if let Some(n) = NAMES.iter().position(|name| *name == holder) {
-                return n;
-            }
-            tokio::time::sleep(SECOND / 10).await;
-        }
+        let number = |holder: &String| NAMES.iter().position(|name| name == holder);
+        let holder = self.holder.clone().wait_for(|holder| number(holder).is_some()).await.unwrap().clone();
+        number(&holder).unwrap()
     }
 
     /// Waits until another than `n` leads; gives how long that took.
     async fn successor(&self, n: usize) -> Duration {
         let start = self.world.now();
-        while [NAMES[n], ""].contains(&holder(&self.world).await.as_str()) {
-            tokio::time::sleep(SECOND / 10).await;
-        }
+        self.holder.clone().wait_for(|holder| ![NAMES[n], ""].contains(&holder.as_str())).await.unwrap();
         self.world.now() - start
     }
 
@@ -122,11 +123,10 @@ impl Cluster {
     }
 
     /// The latest that another takes over: it sees the last renewal after one wait, waits for the lease, and
-    /// looks again after one wait; all by the slowest clock. The last term is requests, and how often we look.
+    /// looks again after one wait; all by the slowest clock. (Timers are as fine as a millisecond.)
     fn bound(&self) -> Duration {
         let slowest = self.rates.iter().copied().fold(f64::INFINITY, f64::min);
-        let requests = self.delay.unwrap_or_default() * 4 + SECOND / 5;
-        (15 * SECOND + 2 * 2 * SECOND.mul_f64(2.2)).div_f64(slowest) + requests
+        (15 * SECOND + 2 * 2 * SECOND.mul_f64(2.2)).div_f64(slowest) + SECOND / 200
     }
 
     async fn round(&mut self) {
@@ -146,8 +146,8 @@ impl Cluster {
                     tokio::time::sleep(pause).await;
                     replica.resume();
                     // If it came back in time it goes on; then somebody has to end this round.
-                    tokio::time::sleep(60 * SECOND).await;
-                    if holder(&self.world).await == NAMES[leader] {
+                    tokio::time::sleep(5 * SECOND).await;
+                    if *self.holder.borrow() == NAMES[leader] {
                         replica.shutdown.cancel();
                     }
                 });
@@ -210,7 +210,7 @@ async fn write_for_ever(term: Term, name: &'static str, refused: Arc<Mutex<usize
         if term.ending().is_cancelled() {
             return;
         }
-        tokio::time::sleep(SECOND / 5).await;
+        tokio::time::sleep(SECOND * 2 / 5).await;
     }
 }
 
@@ -227,29 +227,28 @@ fn run(seed: u64, rates: [f64; 3], delay: Option<Duration>) -> (usize, usize) {
     })
 }
 
-/// The stated bound is 1.5; nine worlds come close to it in every constellation, or have requests on their way
-/// when the sender is gone.
-#[test]
-fn in_a_thousand_rounds_there_are_never_two_writers_and_a_successor_comes_in_time() {
-    let close = Duration::from_millis(1500);
-    let worlds = [
-        ([1.0, 1.0, 1.0], None),
-        ([1.0, 1.49, 1.0], None),
-        ([1.49, 1.0, 1.0], None),
-        ([0.7, 1.0, 1.04], None),
-        ([1.2, 0.81, 0.9], None),
-        ([0.68, 1.0, 1.01], None),
-        ([1.0, 1.0, 1.0], Some(close)),
-        ([0.95, 1.05, 1.0], Some(close)),
-        ([1.1, 0.9, 1.0], Some(close)),
-        ([1.05, 1.1, 0.95], Some(close)),
-    ];
+/// Five hundred rounds, a hundred a world.
+fn rounds(worlds: [[f64; 3]; 5], delay: Option<Duration>) {
     let (mut writes, mut terms) = (0, 0);
-    for (seed, (rates, delay)) in worlds.into_iter().enumerate() {
+    for (seed, rates) in worlds.into_iter().enumerate() {
         let done = run(seed as u64, rates, delay);
         (writes, terms) = (writes + done.0, terms + done.1);
     }
-    assert!(terms >= 1000 && writes > 10_000, "{terms} terms, {writes} writes");
+    assert!(terms >= 500 && writes > 3000, "{terms} terms, {writes} writes");
+}
+
+/// The stated bound is 1.5.
+#[test]
+fn with_clock_rates_up_to_the_bound_there_are_never_two_writers_and_a_successor_comes_in_time() {
+    let worlds = [[1.0, 1.0, 1.0], [1.49, 1.0, 1.0], [0.7, 1.0, 1.04], [1.2, 0.81, 0.9], [0.68, 1.0, 1.01]];
+    rounds(worlds, None);
+}
+
+/// With clocks that differ less, what the fence has cut may still be on its way to the server.
+#[test]
+fn with_writes_on_their_way_that_outlive_their_sender_there_are_never_two_writers() {
+    let worlds = [[1.0, 1.0, 1.0], [0.95, 1.05, 1.0], [1.1, 0.9, 1.0], [1.05, 1.1, 0.95], [1.1, 1.0, 0.9]];
+    rounds(worlds, Some(Duration::from_millis(1500)));
 }
 
 /// The check itself: beyond the bound it finds two writers.

@@ -122,7 +122,8 @@ async fn metrics_and_health_say_whether_a_leader_leads() {
     let master = || metrics.value("leader_election_master_status", &[("name", "foo")]);
     assert_eq!(master(), Some(0));
     let (running, shutdown) = (election.clone(), CancellationToken::new());
-    let task = world.env().spawn(async move { running.run(shutdown, |_| std::future::pending::<()>()).await });
+    let task =
+        world.env().spawn(async move { running.run(shutdown, |_| std::future::pending::<()>()).await });
     tokio::time::sleep(100 * SECOND).await;
     assert_eq!(master(), Some(1));
     election.check_health(SECOND).unwrap();
@@ -136,9 +137,10 @@ async fn a_leader_whose_task_is_stuck_is_unhealthy() {
     let world = World::seeded(1);
     let election = Arc::new(election(&world, "a"));
     let running = election.clone();
-    let mut run = Box::pin(async move {
-        running.run(CancellationToken::new(), |_| std::future::pending::<()>()).await
-    });
+    let mut run =
+        Box::pin(
+            async move { running.run(CancellationToken::new(), |_| std::future::pending::<()>()).await },
+        );
     assert!(tokio::time::timeout(SECOND, &mut run).await.is_err());
     tokio::time::sleep(30 * SECOND).await; // nobody polls it
     election.check_health(20 * SECOND).unwrap();

@@ -15,15 +15,32 @@ const SLOW: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug)]
 enum Op {
-    Add { key: u8, priority: i32 },
-    AddAfter { key: u8, priority: i32, delay: Duration },
-    AddRateLimited { key: u8 },
-    Forget { key: u8 },
+    Add {
+        key: u8,
+        priority: i32,
+    },
+    AddAfter {
+        key: u8,
+        priority: i32,
+        delay: Duration,
+    },
+    AddRateLimited {
+        key: u8,
+    },
+    Forget {
+        key: u8,
+    },
     Get,
     /// A get that waits for a while, and is then dropped or looked at again.
-    Wait { then_drop: bool },
-    Done { which: usize },
-    Advance { time: Duration },
+    Wait {
+        then_drop: bool,
+    },
+    Done {
+        which: usize,
+    },
+    Advance {
+        time: Duration,
+    },
     ShutDown,
 }
 

@@ -72,7 +72,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn tokens_come_back_with_time_but_not_more_than_the_burst() {
         let bucket = TokenBucket::new(10.0, 3);
-        (0..5).for_each(|_| drop(bucket.when(&1)));
+        let waits: Vec<_> = (0..5).map(|_| bucket.when(&1).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 0, 100, 200]);
         tokio::time::advance(Duration::from_millis(300)).await;
         assert_eq!(bucket.when(&1), Duration::ZERO);
         assert_eq!(bucket.when(&1), Duration::from_millis(100));

@@ -1,0 +1,131 @@
+//! Conditions in a status: what is true of an object, and since when.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+/// Sets a condition in a list of conditions. Says whether the list changed, that is, whether there is
+/// something to write.
+///
+/// `lastTransitionTime` becomes `now` when the status of the condition changes, and stays when only its reason,
+/// message or observed generation does; what `condition` says about it is not used.
+///
+/// ```
+/// use setpoint::Env;
+/// use setpoint::conditions::{is_condition_true, new_condition, set_condition};
+///
+/// let mut conditions = Vec::new();
+/// let now = Env::system().now();
+/// let ready = new_condition("Ready", true, "AllGood", "every replica is up");
+/// assert!(set_condition(&mut conditions, ready.clone(), now));
+/// assert!(!set_condition(&mut conditions, ready, now)); // nothing to write
+/// assert!(is_condition_true(&conditions, "Ready"));
+/// ```
+#[doc(alias = "SetStatusCondition")]
+pub fn set_condition(conditions: &mut Vec<Condition>, mut condition: Condition, now: Timestamp) -> bool {
+    // The server keeps whole seconds.
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let found = conditions.iter_mut().find(|known| known.type_ == condition.type_);
+    let Some(known) = found else {
+        condition.last_transition_time = Time(now);
+        conditions.push(condition);
+        return true;
+    };
+    let is_same = known.status == condition.status;
+    condition.last_transition_time = if is_same { known.last_transition_time.clone() } else { Time(now) };
+    let is_changed = *known != condition;
+    *known = condition;
+    is_changed
+}
+
+/// A condition that is true or false. Its transition time is set by [`set_condition`]; set
+/// `observed_generation` to the generation of the spec that was looked at.
+pub fn new_condition(
+    type_: impl Into<String>,
+    status: bool,
+    reason: impl Into<String>,
+    message: impl Into<String>,
+) -> Condition {
+    Condition {
+        type_: type_.into(),
+        status: if status { "True" } else { "False" }.to_owned(),
+        reason: reason.into(),
+        message: message.into(),
+        observed_generation: None,
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+    }
+}
+
+/// The condition of this type.
+#[doc(alias = "FindStatusCondition")]
+pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Whether the condition of this type is there and true.
+#[doc(alias = "IsStatusConditionTrue")]
+pub fn is_condition_true(conditions: &[Condition], type_: &str) -> bool {
+    find_condition(conditions, type_).is_some_and(|condition| condition.status == "True")
+}
+
+/// Removes the condition of this type. Says whether there was one.
+#[doc(alias = "RemoveStatusCondition")]
+pub fn remove_condition(conditions: &mut Vec<Condition>, type_: &str) -> bool {
+    let before = conditions.len();
+    conditions.retain(|condition| condition.type_ != type_);
+    conditions.len() != before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn the_transition_time_changes_with_the_status_and_with_nothing_else() {
+        let mut list = Vec::new();
+        let mut set = |status, reason, second| {
+            let changed = set_condition(&mut list, new_condition("Ready", status, reason, "m"), at(second));
+            (changed, list[0].last_transition_time.0.as_second())
+        };
+        assert_eq!(set(false, "Starting", 10), (true, 10));
+        assert_eq!(set(false, "Starting", 20), (false, 10));
+        assert_eq!(set(false, "Waiting", 30), (true, 10));
+        assert_eq!(set(true, "Done", 40), (true, 40));
+        assert_eq!(set(true, "Done", 50), (false, 40));
+    }
+
+    #[test]
+    fn a_new_observed_generation_is_a_change_and_no_transition() {
+        let mut list = vec![];
+        set_condition(&mut list, new_condition("Ready", true, "R", "m"), at(1));
+        let condition = Condition { observed_generation: Some(2), ..new_condition("Ready", true, "R", "m") };
+        assert!(set_condition(&mut list, condition, at(2)));
+        assert_eq!((list[0].observed_generation, list[0].last_transition_time.0), (Some(2), at(1)));
+    }
+
+    #[test]
+    fn times_are_whole_seconds_so_that_what_comes_back_is_what_was_sent() {
+        let mut list = vec![];
+        let now = Timestamp::from_nanosecond(1_500_000_000).unwrap();
+        set_condition(&mut list, new_condition("Ready", true, "R", "m"), now);
+        assert_eq!(list[0].last_transition_time.0, at(1));
+    }
+
+    #[test]
+    fn conditions_are_found_and_removed_by_type() {
+        let mut list = vec![];
+        set_condition(&mut list, new_condition("Ready", true, "R", "m"), at(1));
+        set_condition(&mut list, new_condition("Stalled", false, "R", "m"), at(1));
+        assert!(is_condition_true(&list, "Ready"));
+        assert!(!is_condition_true(&list, "Stalled") && !is_condition_true(&list, "Other"));
+        assert!(remove_condition(&mut list, "Ready") && !remove_condition(&mut list, "Ready"));
+        assert_eq!(
+            find_condition(&list, "Stalled").map(|condition| condition.type_.as_str()),
+            Some("Stalled")
+        );
+        assert_eq!(list.len(), 1);
+    }
+}

@@ -1,0 +1,257 @@
+//! The queue of Events that are to be written, and the task that writes them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::{core, events};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, Error, Resource};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use setpoint_env::Env;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::correlate::{Correlator, Series, SeriesKey};
+use super::event::{Event, Source};
+use super::object::{EventApi, core_v1, events_v1, namespace, patch};
+use crate::Metrics;
+use crate::metrics::Counter;
+
+/// How often the write of an Event is tried.
+const TRIES: u32 = 12;
+/// The first wait between two tries; it doubles up to the longest.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(10);
+
+/// Events that are to be written, each once however often it happened.
+pub(super) struct Queue {
+    env: Env,
+    capacity: usize,
+    state: Mutex<State>,
+    /// How many Events are not written yet, the one under way included.
+    unsent: watch::Sender<usize>,
+    counters: Counters,
+}
+
+struct State {
+    correlator: Correlator,
+    order: VecDeque<SeriesKey>,
+    waiting: BTreeMap<SeriesKey, Series>,
+}
+
+struct Counters {
+    written: Counter,
+    spam: Counter,
+    full: Counter,
+    failed: Counter,
+}
+
+impl Queue {
+    pub(super) fn new(source: Source, env: Env, metrics: &Metrics, capacity: usize) -> Queue {
+        let state = State { correlator: Correlator::new(), order: VecDeque::new(), waiting: BTreeMap::new() };
+        let counters = Counters::new(&source.controller, metrics);
+        Queue { env, capacity, state: Mutex::new(state), unsent: watch::Sender::new(0), counters }
+    }
+
+    /// Takes an event, folded into what is known. Never waits.
+    pub(super) fn record(&self, regarding: ObjectReference, event: Event) {
+        let (now, wall) = (self.env.instant(), self.env.now());
+        let mut state = self.state.lock();
+        let Some((key, series)) = state.correlator.observe(regarding, event, now, wall) else {
+            return self.counters.spam.inc();
+        };
+        if let Some(waiting) = state.waiting.get_mut(&key) {
+            *waiting = series;
+        } else if state.waiting.len() >= self.capacity {
+            self.counters.full.inc();
+        } else {
+            state.waiting.insert(key.clone(), series);
+            state.order.push_back(key);
+            self.unsent.send_modify(|unsent| *unsent += 1);
+        }
+    }
+
+    fn take(&self) -> Option<(SeriesKey, Series)> {
+        let mut state = self.state.lock();
+        let key = state.order.pop_front()?;
+        let series = state.waiting.remove(&key)?;
+        Some((key, series))
+    }
+
+    pub(super) async fn flush(&self, limit: Duration) -> usize {
+        let mut unsent = self.unsent.subscribe();
+        let _in_time = timeout(limit, unsent.wait_for(|unsent| *unsent == 0)).await;
+        *self.unsent.borrow()
+    }
+}
+
+impl Counters {
+    fn new(controller: &str, metrics: &Metrics) -> Counters {
+        let written = [("controller", controller)];
+        let dropped = |reason| {
+            let labels = [("controller", controller), ("reason", reason)];
+            metrics.counter(
+                "event_recorder_dropped_total",
+                "Events that were not written, by reason.",
+                &labels,
+            )
+        };
+        Counters {
+            written: metrics.counter("event_recorder_written_total", "Writes of Events.", &written),
+            spam: dropped("spam"),
+            full: dropped("queue_full"),
+            failed: dropped("failed"),
+        }
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("unsent", &*self.unsent.borrow()).finish_non_exhaustive()
+    }
+}
+
+/// Writes what is in the queue, one Event after the other, for ever.
+pub(super) async fn run(queue: Arc<Queue>, mut writer: Writer) {
+    let mut unsent = queue.unsent.subscribe();
+    loop {
+        if unsent.wait_for(|unsent| *unsent > 0).await.is_err() {
+            return;
+        }
+        while let Some((key, series)) = queue.take() {
+            match writer.write(key, &series).await {
+                Ok(()) => queue.counters.written.inc(),
+                Err(error) => {
+                    queue.counters.failed.inc();
+                    let (name, namespace) = (&series.name, namespace(&series));
+                    tracing::warn!(name, namespace, %error, "cannot write an event; it is dropped");
+                }
+            }
+            queue.unsent.send_modify(|unsent| *unsent -= 1);
+        }
+    }
+}
+
+/// Why an Event is not written.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("the server did not answer in time")]
+    Timeout,
+    #[error(transparent)]
+    Request(Box<Error>),
+}
+
+impl Failure {
+    fn code(&self) -> Option<u16> {
+        match self {
+            Failure::Request(error) => match &**error {
+                Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            Failure::Timeout => None,
+        }
+    }
+
+    /// Whether another try may help: nobody answered, or the server is in trouble.
+    fn is_transient(&self) -> bool {
+        self.code().is_none_or(|code| code == 429 || code >= 500)
+    }
+}
+
+/// Writes Events.
+pub(super) struct Writer {
+    client: Client,
+    api: EventApi,
+    source: Source,
+    env: Env,
+    /// Which Events the server has, as far as we know.
+    stored: BTreeSet<SeriesKey>,
+}
+
+impl Writer {
+    pub(super) fn new(client: Client, api: EventApi, source: Source, env: Env) -> Writer {
+        Writer { client, api, source, env, stored: BTreeSet::new() }
+    }
+
+    /// Writes an Event, with retries.
+    async fn write(&mut self, key: SeriesKey, series: &Series) -> Result<(), Failure> {
+        let mut wait = FIRST_WAIT;
+        for _ in 1..TRIES {
+            match self.try_write(&key, series).await {
+                Err(failure) if failure.is_transient() => {
+                    tokio::time::sleep(self.env.jitter(wait, 0.5)).await;
+                    wait = (wait * 2).min(LONGEST_WAIT);
+                }
+                settled => return settled,
+            }
+        }
+        self.try_write(&key, series).await
+    }
+
+    async fn try_write(&mut self, key: &SeriesKey, series: &Series) -> Result<(), Failure> {
+        match self.api {
+            EventApi::EventsV1 => self.put(key, series, events_v1(series, &self.source)).await,
+            EventApi::CoreV1 => self.put(key, series, core_v1(series, &self.source)).await,
+        }
+    }
+
+    /// Creates an Event, or patches it if it is there.
+    async fn put<K: EventKind>(&mut self, key: &SeriesKey, series: &Series, event: K) -> Result<(), Failure> {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace(series));
+        if series.count > 1 && self.stored.contains(key) {
+            match self.patch(&api, series).await {
+                // It has expired, or somebody deleted it.
+                Err(failure) if failure.code() == Some(404) => drop(self.stored.remove(key)),
+                settled => return settled,
+            }
+        }
+        match request(api.create(&PostParams::default(), &event)).await {
+            // An earlier try got through.
+            Err(failure) if failure.code() == Some(409) && series.count > 1 => {
+                self.patch(&api, series).await?
+            }
+            Err(failure) if failure.code() == Some(409) => {}
+            settled => settled?,
+        }
+        self.remember(key);
+        Ok(())
+    }
+
+    async fn patch<K: EventKind>(&self, api: &Api<K>, series: &Series) -> Result<(), Failure> {
+        let patch = Patch::Merge(patch(self.api, series));
+        request(api.patch(&series.name, &PatchParams::default(), &patch)).await
+    }
+
+    /// A set that has grown too large starts anew: the price is a create that is answered "already there".
+    fn remember(&mut self, key: &SeriesKey) {
+        if self.stored.len() >= 4096 {
+            self.stored.clear();
+        }
+        self.stored.insert(key.clone());
+    }
+}
+
+/// The Events of both APIs.
+trait EventKind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + Serialize + DeserializeOwned
+{
+}
+
+impl EventKind for events::v1::Event {}
+impl EventKind for core::v1::Event {}
+
+async fn request<T>(request: impl Future<Output = Result<T, Error>>) -> Result<(), Failure> {
+    match timeout(REQUEST, request).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(Failure::Request(Box::new(error))),
+        Err(_) => Err(Failure::Timeout),
+    }
+}
