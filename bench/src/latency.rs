@@ -36,7 +36,13 @@ pub(crate) async fn run(changes: usize) -> Result<()> {
 fn report(name: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    println!("{name:<12} p50 {:>9.1?}   p90 {:>9.1?}   p99 {:>9.1?}   max {:>9.1?}", at(0.5), at(0.9), at(0.99), at(1.0));
+    println!(
+        "{name:<12} p50 {:>9.1?}   p90 {:>9.1?}   p99 {:>9.1?}   max {:>9.1?}",
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        at(1.0)
+    );
 }
 
 async fn measure(controller: Client, writer: Client, changes: usize) -> Result<Vec<Duration>> {

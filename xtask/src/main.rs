@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "these tasks measure and drive real processes in real time")]
 
 mod kinds;
+mod load;
 mod real;
 
 use std::process::ExitCode;
@@ -16,6 +17,8 @@ use clap::Parser;
 enum Task {
     /// Generate the table of built-in kinds and its test vectors (needs Go).
     Kinds(kinds::Kinds),
+    /// Put load on the durable store and measure: throughput, many objects, a soak.
+    Load(load::Load),
     /// Run the suites against real components: kubectl, client-go, kube-apiserver.
     Real(real::Real),
 }
@@ -23,6 +26,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Kinds(options) => kinds::run(&options),
+        Task::Load(options) => load::run(&options),
         Task::Real(options) => real::run(&options),
     };
     outcome.unwrap_or_else(|error| {

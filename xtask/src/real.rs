@@ -4,8 +4,10 @@
 //! right answers are. Whatever cannot be built here is skipped with a reason.
 
 mod client_go;
+mod differential;
 mod discovery;
 mod http;
+mod informer;
 mod kubeconfig;
 mod kubectl;
 mod peers;
@@ -21,6 +23,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
+use http::Client;
 use peers::{CLIENT_GO, KUBECTL, OLD_KUBECTL, Peer, Peers};
 use report::{Filter, Report};
 use servers::{Reference, Server};
@@ -67,23 +70,28 @@ pub(crate) fn run(options: &Real) -> Result<ExitCode> {
     let mut report = Report::new(Filter::new(&options.only));
     match options.against {
         Against::Setpoint => against_setpoint(&mut report, &peers, options.skip_build)?,
-        Against::KubeApiserver => against_kube_apiserver(&mut report, &peers)?,
+        Against::KubeApiserver => against_kube_apiserver(&mut report, &peers, options.skip_build)?,
     }
     Ok(if report.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn against_setpoint(report: &mut Report, peers: &Peers, skip_build: bool) -> Result<()> {
     let binary = setpoint(skip_build)?;
-    let server = Server::setpoint(&binary)?;
+    let mut server = Server::setpoint(&binary)?;
     clients(report, peers, &server);
+    informers(report, &mut server, skip_build);
     let wants = |suite: &str| report.filter().takes_suite(suite);
     let (kinds, startup) = (wants(discovery::SUITE), wants(startup::SUITE));
-    if !kinds && !startup {
+    let differential = wants(differential::SUITE);
+    if !kinds && !startup && !differential {
         return Ok(());
     }
     let reference = Reference::get(peers);
     if kinds {
-        compare_kinds(report, &server, &reference);
+        compare(report, &server, &reference, discovery::SUITE, discovery::run);
+    }
+    if differential {
+        compare(report, &server, &reference, differential::SUITE, differential::run);
     }
     drop(server);
     if startup {
@@ -93,25 +101,33 @@ fn against_setpoint(report: &mut Report, peers: &Peers, skip_build: bool) -> Res
     Ok(())
 }
 
-fn compare_kinds(report: &mut Report, server: &Server, reference: &Result<Reference>) {
+/// A suite that asks our server and kube-apiserver the same.
+fn compare(
+    report: &mut Report,
+    server: &Server,
+    reference: &Result<Reference>,
+    suite: &str,
+    run: fn(&mut Report, &Client, &Client),
+) {
     let reference = match reference {
         Ok(reference) => reference,
-        Err(error) => return report.skip(discovery::SUITE, &format!("{error:#}")),
+        Err(error) => return report.skip(suite, &format!("{error:#}")),
     };
     let begun = Instant::now();
     let outcome = Server::kube_apiserver(reference).and_then(|theirs| {
-        discovery::run(report, &server.client()?, &theirs.client()?);
+        run(report, &server.client()?, &theirs.client()?);
         Ok(())
     });
     if outcome.is_err() {
-        report.record(discovery::SUITE, "kube-apiserver starts", begun.elapsed(), outcome);
+        report.record(suite, "kube-apiserver starts", begun.elapsed(), outcome);
     }
 }
 
-fn against_kube_apiserver(report: &mut Report, peers: &Peers) -> Result<()> {
+fn against_kube_apiserver(report: &mut Report, peers: &Peers, skip_build: bool) -> Result<()> {
     let reference = Reference::get(peers).context("the server under test cannot be had")?;
-    let server = Server::kube_apiserver(&reference)?;
+    let mut server = Server::kube_apiserver(&reference)?;
     clients(report, peers, &server);
+    informers(report, &mut server, skip_build);
     if report.filter().takes_suite(discovery::SUITE) {
         discovery::run(report, &server.client()?, &server.client()?);
     }
@@ -137,6 +153,26 @@ fn clients(report: &mut Report, peers: &Peers, server: &Server) {
     }
 }
 
+/// Our informer against the server.
+fn informers(report: &mut Report, server: &mut Server, skip_build: bool) {
+    if !report.filter().takes_suite(informer::SUITE) {
+        return;
+    }
+    match root().and_then(|root| informer::program(root, &target(root), skip_build)) {
+        Ok(program) => informer::run(report, &program, server),
+        Err(error) => report.record(informer::SUITE, "it builds", std::time::Duration::ZERO, Err(error)),
+    }
+}
+
+fn root() -> Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")
+}
+
+/// Where cargo puts what it builds.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
 /// The binary of a peer if the suite is wanted and the peer can be had.
 fn wanted(report: &mut Report, peers: &Peers, peer: &Peer, suite: &str) -> Option<PathBuf> {
     if !report.filter().takes_suite(suite) {
@@ -152,7 +188,7 @@ fn suite(kubectl: &Peer) -> String {
 
 /// The release binary of this workspace, built unless told otherwise.
 fn setpoint(skip_build: bool) -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
+    let root = root()?;
     if !skip_build {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
@@ -164,8 +200,7 @@ fn setpoint(skip_build: bool) -> Result<PathBuf> {
             bail!("setpoint does not build");
         }
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let binary = target.join("release").join("setpoint");
+    let binary = target(root).join("release").join("setpoint");
     if !binary.exists() {
         bail!("{} is not there: run without --skip-build", binary.display());
     }
@@ -195,6 +230,12 @@ fn list() {
     println!("{}: see xtask/peers/clientgo", client_go::SUITE);
     for name in discovery::NAMES {
         println!("{}: {name}", discovery::SUITE);
+    }
+    for name in differential::names() {
+        println!("{}: {name}", differential::SUITE);
+    }
+    for name in informer::NAMES {
+        println!("{}: {name}", informer::SUITE);
     }
     for name in startup::NAMES {
         println!("{}: {name}", startup::SUITE);

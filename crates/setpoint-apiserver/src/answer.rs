@@ -7,13 +7,14 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::convert;
-use crate::negotiate::{Media, Representation, Shape};
+use crate::negotiate::{Media, MetaVersion, Representation, Shape};
 use crate::object::{self, ListMeta};
 use crate::request::ResourceRequest;
 use crate::resource::Resource;
 use crate::response::{Body, add_warnings, respond};
 use crate::status::{Result, Status};
 use crate::storage::Record;
+use crate::table::{self, TABLE_END, Tabulator};
 
 /// The outcome of a request about one object.
 #[derive(Debug)]
@@ -46,25 +47,35 @@ impl Answer {
     /// The response to `request`.
     pub(crate) fn respond(self, request: &ResourceRequest) -> Result<Response<Body>> {
         let representation = &request.representation;
-        let resource = &*request.resource;
-        let body = match self.payload {
-            Payload::Stored(record) => {
-                let mut out = Vec::new();
-                write_object(resource, representation.shape, &record.value, record.revision, &mut out);
-                finish(representation, out)?
+        let resource = &request.resource;
+        let mut out = Vec::new();
+        match (self.payload, representation.shape) {
+            (Payload::Stored(record), Shape::Table(shape)) => {
+                let tabulator = Tabulator::new(resource, shape, request.received);
+                tabulator.write_one(&record.value, record.revision, true, &mut out);
             }
-            Payload::Object(object) if representation.shape == Shape::PartialMetadata => {
-                encode(representation, &partial_metadata(object))?
+            (Payload::Stored(record), shape) => {
+                write_object(resource, shape, &record.value, record.revision, &mut out);
             }
-            Payload::Object(object) | Payload::Other(object) => encode(representation, &object)?,
-        };
+            (Payload::Object(object), Shape::Table(shape)) => {
+                Tabulator::new(resource, shape, request.received).write_unstored(object, &mut out);
+            }
+            (Payload::Object(object), Shape::PartialMetadata(version)) => {
+                write_value(&partial_metadata(object, version), &mut out);
+            }
+            (Payload::Other(object), Shape::Table(shape)) if object["kind"] == "Scale" => {
+                table::write_scale(&object, shape, request.received, &mut out);
+            }
+            (Payload::Object(object) | Payload::Other(object), _) => write_value(&object, &mut out),
+        }
+        let body = finish(representation, out)?;
         let mut response = respond(self.code, representation.media.content_type(), body);
         add_warnings(&mut response, &self.warnings);
         Ok(response)
     }
 }
 
-/// The JSON that a client gets for a stored object.
+/// The JSON that a client gets for a stored object, if it is not a table.
 pub(crate) fn write_object(
     resource: &Resource,
     shape: Shape,
@@ -72,20 +83,26 @@ pub(crate) fn write_object(
     revision: u64,
     out: &mut Vec<u8>,
 ) {
-    if shape != Shape::PartialMetadata && !resource.is_converted() {
-        return object::write(value, revision, out);
+    match shape {
+        Shape::PartialMetadata(version) => {
+            let object = convert::to_served(resource, object::decode(value, revision));
+            write_value(&partial_metadata(object, version), out);
+        }
+        _ if resource.is_converted() => {
+            write_value(&convert::to_served(resource, object::decode(value, revision)), out);
+        }
+        _ => object::write(value, revision, out),
     }
-    let mut object = convert::to_served(resource, object::decode(value, revision));
-    if shape == Shape::PartialMetadata {
-        object = partial_metadata(object);
-    }
-    serde_json::to_writer(out, &object).expect("JSON values always serialise into memory");
 }
 
-fn partial_metadata(mut object: Value) -> Value {
+fn write_value(value: &Value, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, value).expect("JSON values always serialise into memory");
+}
+
+fn partial_metadata(mut object: Value, version: MetaVersion) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
+        "apiVersion": version.api_version(),
         "metadata": object["metadata"].take(),
     })
 }
@@ -114,6 +131,8 @@ pub(crate) fn respond_list(
 struct List {
     resource: Arc<Resource>,
     shape: Shape,
+    /// Makes rows, if the list is a table.
+    tabulator: Option<Tabulator>,
     start: String,
     records: std::iter::Peekable<std::vec::IntoIter<Arc<Record>>>,
     is_written: bool,
@@ -123,16 +142,27 @@ impl List {
     /// A piece is given out once it is this long.
     const PIECE: usize = 256 * 1024;
 
-    fn new(request: &ResourceRequest, records: Vec<Arc<Record>>, meta: &ListMeta) -> List {
+    fn new(request: &ResourceRequest, mut records: Vec<Arc<Record>>, meta: &ListMeta) -> List {
         let resource = &request.resource;
-        let start = if request.representation.shape == Shape::PartialMetadata {
-            object::list_start("meta.k8s.io/v1", "PartialObjectMetadataList", meta)
-        } else {
-            object::list_start(resource.api_version(), &format!("{}List", resource.kind()), meta)
+        let shape = request.representation.shape;
+        let mut tabulator = None;
+        let start = match shape {
+            Shape::Object => {
+                object::list_start(resource.api_version(), &format!("{}List", resource.kind()), meta)
+            }
+            Shape::PartialMetadata(version) => {
+                object::list_start(version.api_version(), "PartialObjectMetadataList", meta)
+            }
+            Shape::Table(shape) => {
+                let made = tabulator.insert(Tabulator::new(resource, shape, request.received));
+                made.prepare_list(&mut records);
+                made.start(meta, true)
+            }
         };
         List {
             resource: Arc::clone(resource),
-            shape: request.representation.shape,
+            shape,
+            tabulator,
             start,
             records: records.into_iter().peekable(),
             is_written: false,
@@ -144,10 +174,13 @@ impl List {
     }
 
     fn write_item(&self, record: &Record, out: &mut Vec<u8>) {
-        if self.shape == Shape::PartialMetadata || self.resource.is_converted() {
-            write_object(&self.resource, self.shape, &record.value, record.revision, out);
-        } else {
-            object::write_item(&record.value, record.revision, out);
+        let (value, revision) = (&record.value, record.revision);
+        match (&self.tabulator, self.shape) {
+            (Some(tabulator), _) => tabulator.write_row(value, revision, out),
+            (None, Shape::Object) if !self.resource.is_converted() => {
+                object::write_item(value, revision, out);
+            }
+            (None, shape) => write_object(&self.resource, shape, value, revision, out),
         }
     }
 }
@@ -162,7 +195,8 @@ impl Iterator for List {
         let mut out = std::mem::take(&mut self.start).into_bytes();
         while out.len() < Self::PIECE {
             let Some(record) = self.records.next() else {
-                out.extend_from_slice(object::LIST_END);
+                let end = if self.tabulator.is_some() { TABLE_END } else { object::LIST_END };
+                out.extend_from_slice(end);
                 self.is_written = true;
                 break;
             };
@@ -173,10 +207,6 @@ impl Iterator for List {
         }
         Some(out.into())
     }
-}
-
-fn encode(representation: &Representation, object: &Value) -> Result<Bytes> {
-    finish(representation, serde_json::to_vec(object).map_err(Status::internal)?)
 }
 
 /// JSON as the client wants it: as it is, indented, or as YAML.

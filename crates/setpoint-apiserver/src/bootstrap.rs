@@ -1,61 +1,77 @@
 //! What exists from the start.
 
-use futures::FutureExt;
 use serde_json::{Value, json};
 
+use crate::kinds::{self, SYSTEM_CLASSES, allocation};
 use crate::object;
 use crate::resource::Registry;
 use crate::server::Core;
-use crate::storage::{Action, Change, Expect};
+use crate::storage::{Action, Change, Expect, NotStored};
 use crate::strategy;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Creates the namespaces and the `kubernetes` service.
-pub(crate) fn run(core: &Core) {
+/// Creates the namespaces, the priority classes of the system, the network of services and the `kubernetes`
+/// service. A store that has them already keeps what it has.
+pub(crate) async fn run(core: &Core) -> Result<(), NotStored> {
     for name in NAMESPACES {
-        create(
-            core,
-            "namespaces",
-            json!({
-                "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {}
-            }),
-        );
+        create(core, ("", "v1", "namespaces"), json!({"metadata": {"name": name}, "spec": {}})).await?;
     }
-    create(
-        core,
-        "services",
-        json!({
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {
-                "name": "kubernetes",
-                "namespace": "default",
-                "labels": {"component": "apiserver", "provider": "kubernetes"}
-            },
-            "spec": {
-                "clusterIP": "10.96.0.1",
-                "clusterIPs": ["10.96.0.1"],
-                "internalTrafficPolicy": "Cluster",
-                "ipFamilies": ["IPv4"],
-                "ipFamilyPolicy": "SingleStack",
-                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
-                "sessionAffinity": "None",
-                "type": "ClusterIP"
-            }
-        }),
-    );
+    for (name, value, description) in SYSTEM_CLASSES {
+        let class = json!({"metadata": {"name": name}, "value": value, "description": description});
+        create(core, ("scheduling.k8s.io", "v1", "priorityclasses"), class).await?;
+    }
+    services(core).await
 }
 
-fn create(core: &Core, plural: &str, mut object: Value) {
-    let resource = Registry::built_in().expect("", "v1", plural);
+async fn services(core: &Core) -> Result<(), NotStored> {
+    let network = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [allocation::NETWORK]}});
+    create(core, ("networking.k8s.io", "v1", "servicecidrs"), network).await?;
+    let ip = allocation::FIRST_IP.to_string();
+    let service = json!({
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"}
+        },
+        "spec": {
+            "clusterIP": ip,
+            "clusterIPs": [ip],
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "ports": [{"name": "https", "port": 443, "targetPort": 6443}]
+        }
+    });
+    let address = allocation::ip_record(core, &ip, &service);
+    create(core, ("networking.k8s.io", "v1", "ipaddresses"), address).await?;
+    create(core, ("", "v1", "services"), service).await
+}
+
+async fn create(
+    core: &Core,
+    (group, version, plural): (&str, &str, &str),
+    mut object: Value,
+) -> Result<(), NotStored> {
+    let resource = Registry::built_in().expect(group, version, plural);
+    object["apiVersion"] = resource.api_version().into();
+    object["kind"] = resource.kind().into();
     strategy::prepare_create(resource, &mut object, &core.env);
+    kinds::default(resource, &mut object);
+    if plural == "servicecidrs" {
+        object["status"] = json!({"conditions": [{
+            "type": "Ready", "status": "True", "reason": "",
+            "message": "Kubernetes default Service CIDR is ready",
+            "lastTransitionTime": strategy::timestamp(core.env.now())
+        }]});
+    }
     let namespace = object::text(&object, &["metadata", "namespace"]).map(str::to_owned);
     let change = Change {
         key: resource.key(namespace.as_deref(), object::name(&object)),
         expect: Expect::Absent,
         action: Action::Put { value: object::encode(&object), expires: None },
     };
-    // A store that has them already keeps what it has.
-    let _exists = core.storage.commit(change).now_or_never();
+    match core.storage.commit(change).await {
+        Ok(_) => Ok(()),
+        Err(error) => error.into_current().map(drop),
+    }
 }

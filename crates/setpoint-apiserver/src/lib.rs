@@ -34,8 +34,10 @@ mod server;
 mod status;
 mod storage;
 mod strategy;
+mod table;
 mod user;
 
 pub use response::Body;
 pub use server::{ApiServer, AsUser, Builder};
+pub use storage::OpenError;
 pub use user::User;

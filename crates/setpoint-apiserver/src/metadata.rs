@@ -175,6 +175,24 @@ fn validate_finalizers(finalizers: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
+/// What the kinds of Kubernetes itself ask of finalizers on top: a name of their own domain, or a well-known one.
+pub(crate) fn validate_kube_finalizers(metadata: &Value) -> Vec<FieldError> {
+    let names = items(&metadata["finalizers"]).iter().enumerate();
+    let check = |(index, name): (usize, &Value)| {
+        let name = name.as_str().unwrap_or_default();
+        let problem = unqualified_finalizer(name)?;
+        Some(FieldError::invalid(format!("metadata.finalizers[{index}]"), name, problem))
+    };
+    names.filter_map(check).collect()
+}
+
+/// What is wrong with a finalizer that belongs to nobody.
+pub(crate) fn unqualified_finalizer(name: &str) -> Option<&'static str> {
+    let is_known = matches!(name, "kubernetes" | "orphan" | "foregroundDeletion");
+    let problem = "name is neither a standard finalizer name nor is it fully qualified";
+    (!name.contains('/') && !is_known).then_some(problem)
+}
+
 /// An object that is being deleted gets no new finalizers.
 pub(crate) fn no_new_finalizers(new: &Value, old: &Value, field: &str) -> Option<FieldError> {
     let is_new = |name: &&Value| !items(old).contains(name);
@@ -390,8 +408,7 @@ mod tests {
                 "metadata.managedFields[0].operation: Unsupported value: \"Merge\": supported values: \"Apply\", \
                  \"Update\"",
                 "metadata.managedFields[0].fieldsType: Invalid value: \"FieldsV2\": must be `FieldsV1`",
-                "metadata.managedFields[0].manager: Invalid value: \"a\\u0007\": invalid character U+0007 (at position \
-                 1)",
+                "metadata.managedFields[0].manager: Invalid value: \"a\\a\": invalid character U+0007 (at position 1)",
                 "metadata.managedFields[1].operation: Required value: must not be empty",
             ],
         );

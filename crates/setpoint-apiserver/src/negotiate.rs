@@ -11,9 +11,6 @@ const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Tables are understood but not made yet: clients fall back to the next type that they accept.
-const TABLES: bool = false;
-
 /// How the answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Representation {
@@ -36,16 +33,56 @@ pub(crate) enum Shape {
     /// The object itself.
     Object,
     /// A row for each object; its columns are made for people.
-    Table { version: MetaVersion },
+    Table(TableShape),
     /// PartialObjectMetadata, or a list of them.
-    PartialMetadata,
+    PartialMetadata(MetaVersion),
+}
+
+/// What a table is like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TableShape {
+    pub(crate) version: MetaVersion,
+    pub(crate) include: IncludeObject,
+}
+
+/// What a row has of its object, beside the cells: the parameter `includeObject`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    None,
+    #[default]
+    Metadata,
+    Object,
 }
 
 /// The version of `meta.k8s.io` that a client asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MetaVersion {
+    #[default]
     V1,
     V1Beta1,
+}
+
+impl MetaVersion {
+    pub(crate) fn api_version(self) -> &'static str {
+        match self {
+            MetaVersion::V1 => "meta.k8s.io/v1",
+            MetaVersion::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+}
+
+impl IncludeObject {
+    fn parse(query: &Query) -> Result<IncludeObject> {
+        match query.get("includeObject").unwrap_or_default() {
+            "" | "Metadata" => Ok(IncludeObject::Metadata),
+            "None" => Ok(IncludeObject::None),
+            "Object" => Ok(IncludeObject::Object),
+            other => Err(Status::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be \
+                 'Metadata', 'Object', 'None', or empty"
+            ))),
+        }
+    }
 }
 
 /// The format of a request's body.
@@ -105,6 +142,9 @@ pub(crate) fn representation(headers: &HeaderMap, query: &Query) -> Result<Repre
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut representation = accept(text(header::ACCEPT))?;
     representation.pretty |= pretty(query, text(header::USER_AGENT));
+    if let Shape::Table(table) = &mut representation.shape {
+        table.include = IncludeObject::parse(query)?;
+    }
     Ok(representation)
 }
 
@@ -200,11 +240,9 @@ fn shape(kind: &str, version: &str) -> Option<Shape> {
         "v1beta1" => MetaVersion::V1Beta1,
         _ => return None,
     };
-    match (kind, version) {
-        ("Table", version) if TABLES => Some(Shape::Table { version }),
-        ("PartialObjectMetadata" | "PartialObjectMetadataList", MetaVersion::V1) => {
-            Some(Shape::PartialMetadata)
-        }
+    match kind {
+        "Table" => Some(Shape::Table(TableShape { version, ..TableShape::default() })),
+        "PartialObjectMetadata" | "PartialObjectMetadataList" => Some(Shape::PartialMetadata(version)),
         _ => None,
     }
 }
@@ -242,7 +280,7 @@ mod tests {
     #[test]
     fn the_best_alternative_that_can_be_had_is_taken() {
         let yaml = Representation { media: Media::Yaml, ..OBJECT };
-        let metadata = Representation { shape: Shape::PartialMetadata, ..OBJECT };
+        let metadata = Representation { shape: Shape::PartialMetadata(MetaVersion::V1), ..OBJECT };
         check("", OBJECT);
         check("*/*", OBJECT);
         check("*", OBJECT);
@@ -259,7 +297,7 @@ mod tests {
         check(
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,\
              application/json",
-            OBJECT,
+            Representation { shape: Shape::Table(TableShape::default()), ..OBJECT },
         );
         check(
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
@@ -289,6 +327,24 @@ mod tests {
         }
         let yaml = accept("application/yaml").unwrap();
         assert_eq!(yaml.check_stream().unwrap_err().code, 406);
+    }
+
+    #[test]
+    fn a_table_has_of_its_objects_what_is_asked_for() {
+        let ask = |query: &str| {
+            let accept = HeaderValue::from_static("application/json;as=Table;v=v1beta1;g=meta.k8s.io");
+            let headers = HeaderMap::from_iter([(header::ACCEPT, accept)]);
+            representation(&headers, &Query::parse(query)).map(|found| found.shape)
+        };
+        let table = |include| Ok(Shape::Table(TableShape { version: MetaVersion::V1Beta1, include }));
+        assert_eq!(ask(""), table(IncludeObject::Metadata));
+        assert_eq!(ask("includeObject=None"), table(IncludeObject::None));
+        assert_eq!(ask("includeObject=Object"), table(IncludeObject::Object));
+        assert_eq!(
+            ask("includeObject=All").unwrap_err().message,
+            "Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', \
+             'Object', 'None', or empty"
+        );
     }
 
     #[test]

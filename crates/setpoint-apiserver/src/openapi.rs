@@ -1,8 +1,10 @@
 //! OpenAPI v3: one document a group-version, from the table of kinds.
 //!
 //! kubectl reads it before it writes: it looks for the `fieldValidation` parameter of a kind's PATCH, and for
-//! how lists are merged. The documents hold just that, the schemas and one PATCH for each path.
+//! how lists are merged. `kubectl explain` reads the schemas, other tools the paths.
 
+mod descriptions;
+mod paths;
 mod schema;
 
 use std::collections::BTreeMap;
@@ -11,7 +13,7 @@ use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
-use setpoint_kinds::{Resource, table};
+use setpoint_kinds::table;
 
 use crate::options::Query;
 use crate::response::{Body, respond as response};
@@ -39,7 +41,7 @@ pub(crate) fn respond(segments: &[&str], query: &Query, headers: &HeaderMap) -> 
 /// OpenAPI v2 without schemas: those are in v3. kubectl still asks for it, in protobuf, before it sends a
 /// `kind: List`, and leaves the checks to the server where it finds no schema.
 fn respond_v2(headers: &HeaderMap) -> Response<Body> {
-    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let version = table().kubernetes_version();
     if !accept.contains("proto-openapi") {
@@ -110,14 +112,13 @@ fn hash(document: &str) -> String {
 }
 
 fn document(group: &str, version: &str) -> String {
-    let mut schemas = schema::Schemas::default();
-    let mut paths = Map::new();
+    let mut schemas = schema::Schemas::new(descriptions::Descriptions::of(group, version));
+    let mut paths = paths::Paths { schemas: &mut schemas, paths: Map::new() };
     for resource in table().resources_of(group, version) {
-        schemas.add_kind(resource);
-        if resource.has_verb("patch") {
-            paths.insert(object_path(resource), operations(resource));
-        }
+        paths.schemas.add_kind(resource);
+        paths.add(resource);
     }
+    let paths = paths.paths;
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": format!("v{}", table().kubernetes_version())},
@@ -125,30 +126,6 @@ fn document(group: &str, version: &str) -> String {
         "components": {"schemas": schemas.into_map()},
     })
     .to_string()
-}
-
-fn object_path(resource: &Resource) -> String {
-    let root = path_of(resource.group, resource.version);
-    let namespace = if resource.is_namespaced() { "namespaces/{namespace}/" } else { "" };
-    format!("/{root}/{namespace}{}/{{name}}", resource.plural)
-}
-
-fn operations(resource: &Resource) -> Value {
-    let parameter = |name: &str, kind: &str| json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}});
-    let patch = json!({
-        "parameters": [
-            parameter("dryRun", "string"),
-            parameter("fieldManager", "string"),
-            parameter("fieldValidation", "string"),
-            parameter("force", "boolean"),
-        ],
-        "responses": {"200": {"description": "OK", "content": {"application/json": {
-            "schema": schema::reference(resource.ty())}}}},
-        "x-kubernetes-action": "patch",
-        "x-kubernetes-group-version-kind": {
-            "group": resource.group, "version": resource.version, "kind": resource.kind},
-    });
-    json!({"patch": patch})
 }
 
 #[cfg(test)]

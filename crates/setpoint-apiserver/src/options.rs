@@ -218,7 +218,8 @@ fn dry_run<'a>(values: impl Iterator<Item = Cow<'a, str>>, kind: &str) -> Result
     let mut dry = false;
     for value in values.filter(|value| !value.is_empty()) {
         if value != "All" {
-            let problem = Problem::NotSupported(Value::String(value.into_owned()), vec!["All".to_owned()]);
+            let problem =
+                Problem::NotSupported(Value::String(value.into_owned()).into(), vec!["All".to_owned()]);
             return Err(invalid_options(kind, FieldError::new("dryRun", problem)));
         }
         dry = true;

@@ -2,10 +2,14 @@
 
 mod json;
 mod merge;
+mod strategic;
 
 use serde_json::Value;
+use setpoint_kinds::Type;
 
 use crate::status::{Result, Status};
+
+pub(crate) use strategic::conversion_error;
 
 /// The kinds of patches that Kubernetes knows, each with its media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +28,7 @@ pub(crate) enum PatchType {
 
 impl PatchType {
     /// What this server applies. A type that comes later needs its line here and its arm in [`apply`].
-    const ACCEPTED: &'static [PatchType] = &[PatchType::Json, PatchType::Merge];
+    const ACCEPTED: &'static [PatchType] = &[PatchType::Json, PatchType::Merge, PatchType::Strategic];
 
     const ALL: &'static [PatchType] =
         &[PatchType::Json, PatchType::Merge, PatchType::Strategic, PatchType::Apply, PatchType::ApplyCbor];
@@ -59,14 +63,22 @@ pub(crate) struct Patched {
     pub(crate) value: Value,
     /// What `fieldValidation` warns of or refuses: duplicate and unknown fields of the patch itself.
     pub(crate) strict_errors: Vec<String>,
+    /// How kube-apiserver quotes a strategic patch that makes no good object; it quotes the outcome of others.
+    pub(crate) quoted: Option<String>,
 }
 
-/// Applies a patch to `current`, which is left as it is.
-pub(crate) fn apply(patch_type: PatchType, current: &Value, patch: &[u8]) -> Result<Patched> {
+/// Applies a patch to `current`, an object of type `ty`, which is left as it is.
+pub(crate) fn apply(
+    patch_type: PatchType,
+    ty: &'static Type,
+    current: &Value,
+    patch: &[u8],
+) -> Result<Patched> {
     match patch_type {
         PatchType::Json => json::apply(current, patch),
         PatchType::Merge => merge::apply(current, patch),
-        PatchType::Strategic | PatchType::Apply | PatchType::ApplyCbor => Err(PatchType::unsupported()),
+        PatchType::Strategic => strategic::apply(ty, current, patch),
+        PatchType::Apply | PatchType::ApplyCbor => Err(PatchType::unsupported()),
     }
 }
 

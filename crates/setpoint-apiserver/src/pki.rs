@@ -15,12 +15,14 @@
 //! # }
 //! ```
 
+mod folder;
 mod peer;
 mod subject;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use folder::{Folder, FolderError};
 pub(crate) use peer::user_of;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
@@ -240,6 +242,12 @@ impl Identity {
         let key = PrivateKeyDer::from_pem_slice(pem.key.as_bytes())
             .map_err(|_| Error::InvalidPem { what: "private key" })?;
         Ok(Identity { pem, certificate, key })
+    }
+
+    /// Whether the key is the certificate's.
+    fn is_whole(&self) -> bool {
+        let key = KeyPair::from_pem(&self.pem.key).map(|key| key.subject_public_key_info());
+        key.is_ok_and(|key| peer::public_key_of(&self.certificate) == Some(key))
     }
 
     /// The certificate and its key, as text.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use serde_json::Value;
 use setpoint_kinds::{Type, UnknownField, conform, protobuf};
 
 use crate::body;
 use crate::negotiate::{BodyFormat, Representation};
 use crate::options::{FieldValidation, Query};
-use crate::patch::Patched;
+use crate::patch::{self, Patched};
 use crate::resource::Resource;
 use crate::routes::Verb;
 use crate::status::{Result, Status};
@@ -28,6 +29,8 @@ pub(crate) struct ResourceRequest {
     pub content_type: Option<String>,
     pub user: Arc<User>,
     pub body: Bytes,
+    /// When it came, on the server's clock.
+    pub received: Timestamp,
 }
 
 /// The kind that a body must have.
@@ -70,6 +73,7 @@ impl ResourceRequest {
             content_type: None,
             user: Arc::clone(&self.user),
             body: Bytes::new(),
+            received: self.received,
         }
     }
 
@@ -123,12 +127,20 @@ pub(crate) struct Draft {
     strict: Vec<String>,
     /// It is what a patch made of a good object: if it is bad, the patch is.
     is_patched: bool,
+    /// How a patch is quoted if it is bad; otherwise the object that it makes is.
+    quoted: Option<String>,
 }
 
 impl From<body::Decoded> for Draft {
     fn from(decoded: body::Decoded) -> Draft {
         let warnings = decoded.duplicates.iter().map(ToString::to_string).collect();
-        Draft { warnings, strict: decoded.strict_errors(), value: decoded.value, is_patched: false }
+        Draft {
+            warnings,
+            strict: decoded.strict_errors(),
+            value: decoded.value,
+            is_patched: false,
+            quoted: None,
+        }
     }
 }
 
@@ -139,6 +151,7 @@ impl From<Patched> for Draft {
             warnings: patched.strict_errors.clone(),
             strict: patched.strict_errors,
             is_patched: true,
+            quoted: patched.quoted,
         }
     }
 }
@@ -154,10 +167,13 @@ impl Draft {
             Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
         };
         let mut unknown: Vec<UnknownField> = Vec::new();
-        let before = self.is_patched.then(|| object.to_string());
-        conform(expected.ty, &mut object, &mut unknown).map_err(|error| match before {
-            Some(patched) => Status::bad_patch(&patched, error.to_string()),
-            None => refuse(&error),
+        let before = self.is_patched.then(|| object.clone());
+        conform(expected.ty, &mut object, &mut unknown).map_err(|error| match (before, &self.quoted) {
+            (Some(before), Some(patch)) => {
+                Status::bad_patch(patch, patch::conversion_error(expected.ty, &before, &error.to_string()))
+            }
+            (Some(before), None) => Status::bad_patch(&before.to_string(), error.to_string()),
+            (None, _) => refuse(&error),
         })?;
         let unknown = unknown.iter().map(ToString::to_string);
         let warnings = match validation {
@@ -166,7 +182,11 @@ impl Draft {
             FieldValidation::Strict => {
                 let problems: Vec<String> = self.strict.into_iter().chain(unknown).collect();
                 if !problems.is_empty() {
-                    return Err(refuse(&format_args!("strict decoding error: {}", problems.join(", "))));
+                    let why = format!("strict decoding error: {}", problems.join(", "));
+                    return Err(match &self.quoted {
+                        Some(patch) => Status::bad_patch(patch, why),
+                        None => refuse(&why),
+                    });
                 }
                 Vec::new()
             }

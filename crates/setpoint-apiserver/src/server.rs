@@ -1,11 +1,13 @@
 //! The server: a `tower::Service`, and the filters that every request passes.
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{Method, Request, Response, header};
@@ -32,7 +34,7 @@ use crate::response::{Body, respond_status};
 use crate::routes::{ResourcePath, Route, Verb};
 use crate::serve;
 use crate::status::{Result, Status};
-use crate::storage::{Limits, Memory, Storage};
+use crate::storage::{Limits, Memory, NotStored, OpenError, Redb, Storage};
 use crate::user::User;
 
 /// How long a request that is not a watch may take.
@@ -132,15 +134,47 @@ impl Builder {
     /// Starts a server that keeps everything in memory. Call it inside a tokio runtime.
     #[must_use]
     pub fn build(self) -> ApiServer {
+        let storage = Box::new(Memory::new(self.history));
+        let started = self.start(storage).now_or_never().expect("memory keeps nobody waiting");
+        started.expect("memory keeps everything")
+    }
+
+    /// Starts a server that keeps everything in a file in `folder`, which is made if there is none. What
+    /// it has answered survives the end of the process, however sudden. One server at a time can have it.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use kube::api::{Api, PostParams};
+    /// use setpoint_apiserver::ApiServer;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let server = ApiServer::builder().open(&folder).await?;
+    /// let mut namespace = Namespace::default();
+    /// namespace.metadata.name = Some("stays".into());
+    /// Api::all(server.client()).create(&PostParams::default(), &namespace).await?;
+    /// server.close().await;
+    ///
+    /// let again = ApiServer::builder().open(&folder).await?;
+    /// Api::<Namespace>::all(again.client()).get("stays").await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn open(self, folder: impl AsRef<Path>) -> Result<ApiServer, OpenError> {
+        let storage = Box::new(Redb::open_in(folder.as_ref(), self.history).await?);
+        Ok(self.start(storage).await?)
+    }
+
+    async fn start(self, storage: Box<dyn Storage>) -> Result<ApiServer, NotStored> {
         let env = self.env.unwrap_or_default();
         let core = Arc::new(Core {
-            storage: Box::new(Memory::new(self.history)),
+            storage,
             metrics: Metrics::new(&env),
             limits: limits::Limits::default(),
             watches: Mutex::default(),
             env: env.clone(),
         });
-        bootstrap::run(&core);
+        bootstrap::run(&core).await?;
         let expiring = Arc::downgrade(&core);
         let expiry = env.spawn(async move {
             loop {
@@ -150,7 +184,7 @@ impl Builder {
                 core.storage.expire(now).await;
             }
         });
-        ApiServer { shared: Arc::new(Shared { core, _expiry: expiry }) }
+        Ok(ApiServer { shared: Arc::new(Shared { core, _expiry: expiry }) })
     }
 }
 
@@ -200,6 +234,13 @@ impl ApiServer {
     /// Ends all running watches, as a restart of the server would. Their clients connect again.
     pub fn end_watches(&self) {
         self.shared.core.end_watches();
+    }
+
+    /// Ends all running watches and closes the store. Changes are refused from now on; another server can
+    /// open the folder. A server that keeps everything in memory stays as it is.
+    pub async fn close(&self) {
+        self.shared.core.end_watches();
+        self.shared.core.storage.close().await;
     }
 
     /// Forgets the history up to now: watches from older resourceVersions are answered with 410.
@@ -297,7 +338,7 @@ async fn answer(
                 dispatch::server(core, &segments, &query, &parts.headers)
             }
             Route::Resource(path) => {
-                let request = resource_request(parts, path, query, user, body).await?;
+                let request = resource_request(core, parts, path, query, user, body).await?;
                 dispatch::resource(core, &request).await
             }
         }
@@ -308,6 +349,7 @@ async fn answer(
 }
 
 async fn resource_request(
+    core: &Core,
     parts: &Parts,
     path: ResourcePath,
     query: Query,
@@ -343,6 +385,7 @@ async fn resource_request(
         representation,
         content_type: text(header::CONTENT_TYPE).map(str::to_owned),
         user,
+        received: core.env.now(),
         body: if verb.is_write() { body::read(body, MAX_BODY).await? } else { Bytes::new() },
     })
 }

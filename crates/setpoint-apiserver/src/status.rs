@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::field_error::FieldError;
-use crate::storage::ReadError;
+use crate::storage::{NotStored, ReadError};
 
 /// A failed request: what the client gets as a `v1` Status.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -352,6 +352,12 @@ impl From<ReadError> for Status {
             }
             ReadError::Future { asked, current } => Status::version_too_large(asked, current),
         }
+    }
+}
+
+impl From<NotStored> for Status {
+    fn from(error: NotStored) -> Status {
+        Status::internal(error)
     }
 }
 

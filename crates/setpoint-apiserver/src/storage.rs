@@ -17,13 +17,19 @@
 mod history;
 mod memory;
 mod record;
+mod redb;
+mod state;
+mod view;
 mod watch;
+mod write;
 
 #[cfg(test)]
 mod conformance;
 
 use std::sync::Arc;
 
+pub use self::redb::OpenError;
+pub(crate) use self::redb::Redb;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 pub(crate) use history::{Event, Limits};
@@ -36,7 +42,7 @@ pub(crate) use watch::{Batch, Watch};
 pub(crate) type Revision = u64;
 
 /// The name of one record.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     /// Which collection: `core/pods`.
     pub collection: Arc<str>,
@@ -93,11 +99,10 @@ pub(crate) struct Page {
     pub remaining: usize,
 }
 
-/// One record, or none, as of a revision.
+/// One record, or none.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub record: Option<Arc<Record>>,
-    pub revision: Revision,
 }
 
 /// Why a read failed.
@@ -117,6 +122,27 @@ pub(crate) enum CommitError {
     /// The expectation does not hold; this is the record that is there.
     #[error("the record is not as expected")]
     Conflict { current: Option<Arc<Record>> },
+    /// The engine could not keep it. Nobody has seen it; but a disk that fails may have it all the same, and
+    /// then it appears, like a write whose answer got lost, once the disk can be read again.
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+impl CommitError {
+    /// The record that is there, if the expectation does not hold.
+    pub(crate) fn into_current(self) -> Result<Option<Arc<Record>>, NotStored> {
+        match self {
+            CommitError::Conflict { current } => Ok(current),
+            CommitError::NotStored(error) => Err(error),
+        }
+    }
+}
+
+/// A change was right, but the engine could not keep it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the change was not stored: {why}")]
+pub(crate) struct NotStored {
+    pub why: Arc<str>,
 }
 
 /// Figures about a store, for metrics.
@@ -155,4 +181,9 @@ pub(crate) trait Storage: Send + Sync + 'static {
 
     /// Figures for metrics.
     fn stats(&self) -> Stats;
+
+    /// Ends writing, and lets go of what only one engine at a time can have. Reads still work.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }

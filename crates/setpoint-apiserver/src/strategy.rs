@@ -5,12 +5,13 @@ use serde_json::{Map, Value};
 use setpoint_env::Env;
 use setpoint_kinds::{Generation, NameStyle, Type};
 
+use crate::field_error::FieldError;
 use crate::kinds;
 use crate::metadata;
 use crate::metadata::names::NameRule;
 use crate::object::{self, metadata_mut};
 use crate::resource::Resource;
-use crate::status::{Result, Status};
+use crate::status::{GroupResource, Result, Status};
 
 /// Which part of an object a request writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +58,11 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, env: &Env)
         Generation::Absent => metadata.remove("generation"),
         _ => metadata.insert("generation".into(), 1.into()),
     };
+    kinds::default(resource, object);
     if resource.behavior().resets_status {
         reset_status(resource, object);
     }
-    kinds::prepare_create(resource, object);
-    kinds::default(resource, object);
+    kinds::prepare_create(resource, object, env);
 }
 
 fn reset_status(resource: &Resource, object: &mut Value) {
@@ -81,7 +82,7 @@ pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: 
     match part {
         Part::Main if resource.behavior().keeps_status => restore(new, old, "status"),
         Part::Main | Part::Whole => {}
-        Part::Status => keep_only(new, old, &["status"]),
+        Part::Status => keep_all_but_status(resource, new, old),
         Part::Spec => keep_only(new, old, &["spec"]),
         Part::Approval => {
             let conditions = new["status"].get_mut("conditions").map(Value::take);
@@ -98,6 +99,7 @@ pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: 
         restore(new, old, "spec");
     }
     kinds::default(resource, new);
+    kinds::prepare_update(resource, part, old, new);
     let metadata = metadata_mut(new);
     let old_metadata = &old["metadata"];
     metadata.remove("selfLink");
@@ -126,6 +128,32 @@ fn restore(new: &mut Value, old: &Value, field: &str) {
         Some(value) => new[field] = value.clone(),
         None => drop(new.as_object_mut().and_then(|object| object.remove(field))),
     }
+}
+
+/// The status of the new object, and of its metadata what the path of the status may write.
+fn keep_all_but_status(resource: &Resource, new: &mut Value, old: &Value) {
+    let resets_metadata = matches!(
+        resource.group(),
+        "resource.k8s.io" | "storage.k8s.io" | "admissionregistration.k8s.io" | "apiextensions.k8s.io"
+    ) || matches!(
+        resource.plural(),
+        "servicecidrs" | "podcertificaterequests" | "storageversionmigrations"
+    );
+    let metadata = (!resets_metadata).then(|| new.get_mut("metadata").map(Value::take)).flatten();
+    keep_only(new, old, &["status"]);
+    let Some(Value::Object(mut metadata)) = metadata else { return };
+    let kept = match (resource.group(), resource.plural()) {
+        ("", "pods") => Some("ownerReferences"),
+        ("apps", "deployments") => Some("labels"),
+        _ => None,
+    };
+    if let Some(field) = kept {
+        match old["metadata"].get(field) {
+            Some(value) => drop(metadata.insert(field.to_owned(), value.clone())),
+            None => drop(metadata.remove(field)),
+        }
+    }
+    new["metadata"] = Value::Object(metadata);
 }
 
 /// Makes `new` the old object but for some fields.
@@ -164,18 +192,29 @@ fn name_rule(style: NameStyle) -> NameRule {
     }
 }
 
-/// Refuses what breaks the rules. `old` is the object before an update.
-pub(crate) fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Result<()> {
+/// Refuses what breaks the rules. `old` is the object before an update of `part`.
+pub(crate) fn validate(resource: &Resource, part: Part, object: &Value, old: Option<&Value>) -> Result<()> {
     let new_metadata = &object["metadata"];
-    let rule = name_rule(resource.behavior().name);
+    // The name of what is stored was checked when it was created, perhaps by older rules.
+    let rule = if old.is_some() { NameRule::PathSegment } else { name_rule(resource.behavior().name) };
     let mut errors = metadata::validate_create(new_metadata, resource.is_namespaced(), rule);
     if let Some(old) = old {
         errors.extend(metadata::validate_update(new_metadata, &old["metadata"]));
     }
+    errors.extend(kinds::validate(resource, part, object, old));
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(resource.group_kind(), object::name(object), &errors))
+    let mut distinct: Vec<FieldError> = Vec::with_capacity(errors.len());
+    for error in errors {
+        if !distinct.contains(&error) {
+            distinct.push(error);
+        }
+    }
+    // Events of both APIs are those of the core one inside.
+    let group = if resource.plural() == "events" { "" } else { resource.group() };
+    let kind = GroupResource { group, resource: resource.kind() };
+    Err(Status::invalid(kind, object::name(object), &distinct))
 }
 
 /// Whether nothing holds a deleted object back any more.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use setpoint_apiserver::kubeconfig::{self, Kubeconfig};
-use setpoint_apiserver::pki::CertificateAuthority;
+use setpoint_apiserver::pki::{self, CertificateAuthority, Identity};
 use setpoint_apiserver::serve::CancellationToken;
 use setpoint_apiserver::{ApiServer, User};
 use setpoint_env::Env;
@@ -19,9 +19,11 @@ use crate::{logging, open_files};
 
 /// Run a Kubernetes API server for kubectl, client-go, kube-rs and others
 ///
-/// It makes its own certificate authority, and a kubeconfig for an administrator. The kubeconfig appears
-/// once the server answers, and is removed when the server stops, unless somebody has changed it by then.
-/// Requests without a client certificate are refused.
+/// All objects are in the folder of --data: what was answered survives the end of the process, however
+/// sudden. The server's own certificate authority is there too, and is the same after a restart.
+///
+/// A kubeconfig for an administrator appears once the server answers, and is removed when the server stops,
+/// unless somebody has changed it by then. Requests without a client certificate are refused.
 ///
 /// Ctrl-C and SIGTERM stop it; a second one stops it at once.
 #[derive(Args)]
@@ -32,23 +34,34 @@ pub(crate) struct Up {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6443")]
     listen: String,
 
-    /// Keep all objects in memory; they are gone when the server stops
+    /// Where to keep the objects and the certificates
     ///
-    /// There is no other storage yet, so this is also what happens without the flag.
+    /// The folder is made if there is none, for its owner alone. One server at a time can have it.
+    #[arg(long, value_name = "DIR", default_value = "./.setpoint", conflicts_with = "memory")]
+    data: PathBuf,
+
+    /// Keep all objects in memory; they are gone when the server stops
     #[arg(long)]
     memory: bool,
 
-    /// Where to write the kubeconfig
+    /// Where to write the kubeconfig [default: kubeconfig in the folder of --data]
     ///
     /// Only its owner can read it. A file that has other clusters in it is never overwritten.
-    #[arg(long, value_name = "PATH", default_value = "./.setpoint/kubeconfig")]
-    kubeconfig: PathBuf,
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
 
     /// What to log to standard error: error, warn, info, debug or trace
     ///
     /// Also by target: warn,setpoint_apiserver=debug
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log: String,
+}
+
+/// Who the server and its administrator are.
+struct Credentials {
+    authority: CertificateAuthority,
+    server: Identity,
+    admin: Identity,
 }
 
 impl Up {
@@ -70,24 +83,25 @@ impl Up {
         let mut signals = Signals::new().context("cannot listen to signals")?;
         let listener = listen.bind().await?;
         let address = listener.local_addr()?;
-        // Only now, so that a second server that finds its port in use leaves the file of the first alone.
-        kubeconfig::remove_stale(&self.kubeconfig).map_err(with_advice)?;
+        let server = self.server(env).await?;
+        // Only now, so that a second server that finds its port or its folder in use leaves the file of the
+        // first alone.
+        let path = self.kubeconfig_path();
+        kubeconfig::remove_stale(&path).map_err(with_advice)?;
 
-        let authority = CertificateAuthority::generate(env)?;
-        let tls = authority.server_config(&authority.issue_server(listen.server_names(address))?)?;
-        let admin = authority.issue_client(&User::admin())?;
         let url = listen::url_of(address);
+        let Credentials { authority, server: identity, admin } =
+            self.credentials(env, listen.server_names(address))?;
+        let tls = authority.server_config(&identity)?;
         let kubeconfig = Kubeconfig::new(&url, &authority, &admin);
-
-        let server = ApiServer::builder().env(env.clone()).build();
         let shutdown = CancellationToken::new();
         let mut serving = env.spawn({
-            let shutdown = shutdown.clone();
+            let (server, shutdown) = (server.clone(), shutdown.clone());
             async move { server.serve(listener, tls, shutdown).await }
         });
         // The listener is open and the server has its first objects: whoever connects now is answered.
-        kubeconfig.write(&self.kubeconfig).map_err(with_advice)?;
-        self.announce(&url, env.instant() - started);
+        kubeconfig.write(&path).map_err(with_advice)?;
+        self.announce(&url, &path, env.instant() - started);
 
         tokio::select! {
             _ = signals.next() => {}
@@ -97,22 +111,57 @@ impl Up {
             }
         }
         shutdown.cancel();
-        let removed = kubeconfig.remove_if_unchanged(&self.kubeconfig).map_err(with_advice);
+        let removed = kubeconfig.remove_if_unchanged(&path).map_err(with_advice);
         tokio::select! {
             ended = serving => ended.context("the server failed")?,
             code = signals.next() => std::process::exit(code),
         }
+        // A store that was closed need not be repaired at the next start.
+        server.close().await;
         removed.map(drop)
     }
 
+    async fn server(&self, env: &Env) -> anyhow::Result<ApiServer> {
+        let builder = ApiServer::builder().env(env.clone());
+        if self.memory {
+            return Ok(builder.build());
+        }
+        let opened = builder.open(&self.data).await;
+        opened.map_err(|error| {
+            anyhow!("{:#}; or choose another folder with --data DIR", anyhow::Error::new(error))
+        })
+    }
+
+    /// The authority, and the certificates of the server and of an administrator.
+    fn credentials(&self, env: &Env, names: Vec<String>) -> anyhow::Result<Credentials> {
+        let user = User::admin();
+        if self.memory {
+            let authority = CertificateAuthority::generate(env)?;
+            let (server, admin) = (authority.issue_server(names)?, authority.issue_client(&user)?);
+            return Ok(Credentials { authority, server, admin });
+        }
+        let folder = pki::Folder::open(env, &self.data.join("pki"))?;
+        let (server, admin) = (folder.server(names)?, folder.client("admin", &user)?);
+        Ok(Credentials { authority: folder.into_authority(), server, admin })
+    }
+
+    fn kubeconfig_path(&self) -> PathBuf {
+        self.kubeconfig.clone().unwrap_or_else(|| self.data.join("kubeconfig"))
+    }
+
     /// Tells where everything is.
-    fn announce(&self, url: &str, took: Duration) {
-        let path = std::path::absolute(&self.kubeconfig).unwrap_or_else(|_| self.kubeconfig.clone());
-        let path = shell_word(&path);
+    fn announce(&self, url: &str, kubeconfig: &Path, took: Duration) {
+        let shown = |path: &Path| shell_word(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+        let path = shown(kubeconfig);
+        let storage = if self.memory {
+            "memory; everything is gone when the server stops".to_owned()
+        } else {
+            shown(&self.data)
+        };
         let text = format!(
             "server      {url}\n\
              kubeconfig  {path}\n\
-             storage     memory; everything is gone when the server stops\n\
+             storage     {storage}\n\
              \n\
              \x20 export KUBECONFIG={path}\n\
              \x20 kubectl get namespaces\n\

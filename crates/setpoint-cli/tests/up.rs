@@ -286,7 +286,7 @@ async fn a_place_where_no_kubeconfig_can_be_is_an_error() {
 #[tokio::test]
 async fn a_folder_that_may_not_be_written_is_an_error() {
     // Nobody, the superuser included, makes files here.
-    let arguments = ["up", "--listen", ":0", "--kubeconfig", "/proc/setpoint/kubeconfig"];
+    let arguments = ["up", "--memory", "--listen", ":0", "--kubeconfig", "/proc/setpoint/kubeconfig"];
     let (code, _, stderr) = run(Path::new("/"), &arguments).await;
     assert_eq!(code, Some(1));
     assert_one_line(&stderr, "choose another place with --kubeconfig PATH");
@@ -322,7 +322,7 @@ async fn help_and_version_help() {
     let folder = tempfile::tempdir().unwrap();
     let (code, help, _) = run(folder.path(), &["up", "--help"]).await;
     assert_eq!(code, Some(0));
-    for word in ["--listen", "--memory", "--kubeconfig", "--log", "127.0.0.1:6443", "Ctrl-C"] {
+    for word in ["--listen", "--data", "--memory", "--kubeconfig", "--log", "127.0.0.1:6443", "Ctrl-C"] {
         assert!(help.contains(word), "{word} is missing in:\n{help}");
     }
     let (code, version, _) = run(folder.path(), &["--version"]).await;

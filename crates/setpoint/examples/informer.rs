@@ -1,4 +1,5 @@
 //! Prints what happens to the ConfigMaps of a namespace: `cargo run -p setpoint --example informer -- default`
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is what it is for")]
 
 use std::io::Write;
 
@@ -24,7 +25,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     informer.add_handler(
         HandlerFns::new()
             .on_add(|map, _| print("added", map))
-            .on_update(|old, new| if !is_resync(&**old, &**new) { print("updated", new) })
+            .on_update(|old, new| {
+                if !is_resync(&**old, &**new) {
+                    print("updated", new)
+                }
+            })
             .on_delete(|deleted| print("deleted", &deleted.object)),
     );
     informer.start();

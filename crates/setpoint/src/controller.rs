@@ -27,11 +27,11 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::action::{Action, ReconcileError};
 pub use self::context::Context;
-pub use self::predicate::{Change, Predicate};
-pub use self::reconciler::Reconciler;
 use self::context::Shared;
 use self::metrics::ControllerMetrics;
+pub use self::predicate::{Change, Predicate};
 use self::reconciler::AnyReconciler;
+pub use self::reconciler::Reconciler;
 use self::source::{Attached, MapFn, Queue, Source};
 use self::worker::Work;
 use crate::workqueue::{LOW_PRIORITY, RateLimiter, WorkQueueBuilder};
@@ -110,8 +110,7 @@ impl Runtime {
 
     /// A runtime with another clock, and metrics of yours.
     pub fn with(client: Client, env: Env, metrics: Metrics) -> Runtime {
-        let factory =
-            SharedInformerFactory::new(client.clone()).env(env.clone()).metrics(metrics.clone());
+        let factory = SharedInformerFactory::new(client.clone()).env(env.clone()).metrics(metrics.clone());
         Runtime { client, factory, env, metrics, shutdown: CancellationToken::new() }
     }
 

@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn what_the_server_filled_in_is_not_missing() {
-        let live = json!({"spec": {"replicas": 3, "strategy": {}, "containers": [{"name": "a", "pull": "Always"}]}});
+        let live =
+            json!({"spec": {"replicas": 3, "strategy": {}, "containers": [{"name": "a", "pull": "Always"}]}});
         assert_eq!(missing(&live, &json!({"spec": {"containers": [{"name": "a"}]}})), None);
         assert_eq!(
             missing(&live, &json!({"spec": {"replicas": 4, "containers": [{"name": "b"}]}, "status": {}})),

@@ -60,11 +60,8 @@ pub fn split_key(key: &str) -> Result<(Option<&str>, &str), InvalidKey> {
 /// .await;
 /// # });
 /// ```
-pub async fn run_workers<K, E>(
-    workers: usize,
-    queue: &WorkQueue<K>,
-    sync: impl AsyncFn(K) -> Result<(), E>,
-) where
+pub async fn run_workers<K, E>(workers: usize, queue: &WorkQueue<K>, sync: impl AsyncFn(K) -> Result<(), E>)
+where
     K: Eq + Hash + Clone + std::fmt::Debug,
     E: Display,
 {

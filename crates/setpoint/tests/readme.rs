@@ -41,7 +41,8 @@ fn example() -> PathBuf {
     let folder = test.parent().and_then(|deps| deps.parent()).expect("it is in target/*/deps");
     let example = folder.join("examples").join("quota");
     if !example.exists() {
-        let build = Command::new(env!("CARGO")).args(["build", "-p", "setpoint", "--example", "quota"]).status();
+        let build =
+            Command::new(env!("CARGO")).args(["build", "-p", "setpoint", "--example", "quota"]).status();
         assert!(build.is_ok_and(|status| status.success()), "the example does not build");
     }
     example

@@ -66,14 +66,41 @@ impl Client {
         self.send("POST", path, "application/json", Some(body))
     }
 
-    fn send(&self, method: &str, path: &str, accept: &str, body: Option<&Value>) -> Result<Response> {
+    /// Any request with a body of this type, answered in JSON.
+    pub(crate) fn exchange(
+        &self,
+        method: &str,
+        path: &str,
+        media: &str,
+        body: Option<&Value>,
+    ) -> Result<Response> {
+        self.send_as(method, path, "application/json", media, body)
+    }
+
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        accept: &str,
+        body: Option<&Value>,
+    ) -> Result<Response> {
+        self.send_as(method, path, accept, "application/json", body)
+    }
+
+    fn send_as(
+        &self,
+        method: &str,
+        path: &str,
+        accept: &str,
+        media: &str,
+        body: Option<&Value>,
+    ) -> Result<Response> {
         let mut stream = self.connect()?;
         let host = &self.address;
         let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\n");
         let body = body.map(Value::to_string).unwrap_or_default();
         if !body.is_empty() {
-            request
-                .push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
+            request.push_str(&format!("Content-Type: {media}\r\nContent-Length: {}\r\n", body.len()));
         }
         request.push_str("Connection: close\r\n\r\n");
         request.push_str(&body);

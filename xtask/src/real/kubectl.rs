@@ -3,13 +3,16 @@
 //! Every text here is what kube-apiserver makes kubectl print; `cargo xtask
 //! real --against kube-apiserver` proves it.
 
+mod apply;
 mod bad_input;
 mod change;
 mod create;
 mod delete;
 mod discovery;
+mod explain;
 mod get;
 mod proxy;
+mod table;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -41,6 +44,9 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         discovery::SCENARIOS,
         bad_input::SCENARIOS,
         proxy::SCENARIOS,
+        apply::SCENARIOS,
+        table::SCENARIOS,
+        explain::SCENARIOS,
     ]
     .into_iter()
     .flatten()
@@ -91,6 +97,14 @@ impl Kubectl {
         Ok(std::fs::write(self.folder.path().join(name), content)?)
     }
 
+    /// What `kubectl edit` runs: a line of shell; `$1` is the file.
+    fn editor(&self, script: &str) -> Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        self.file("editor", format!("#!/bin/sh\n{script}\n"))?;
+        let path = self.folder.path().join("editor");
+        Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?)
+    }
+
     fn fill(&self, text: &str) -> String {
         text.replace("{ns}", &self.namespace)
     }
@@ -103,6 +117,9 @@ impl Kubectl {
             .current_dir(self.folder.path())
             .env_clear()
             .env("HOME", self.folder.path())
+            .env("KUBE_EDITOR", self.folder.path().join("editor"))
+            // `diff` is a program that kubectl runs.
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("KUBECONFIG", &self.kubeconfig);
         command
     }

@@ -108,7 +108,7 @@ impl Drop for Running {
 
 /// A process whose standard output is read line by line, such as `get -w`.
 pub(crate) struct Lines {
-    _process: Running,
+    process: Running,
     lines: Receiver<String>,
     seen: Vec<String>,
 }
@@ -126,7 +126,12 @@ impl Lines {
                 }
             }
         });
-        Ok(Self { _process: process, lines, seen: Vec::new() })
+        Ok(Self { process, lines, seen: Vec::new() })
+    }
+
+    /// The process that writes them.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// The next line, whatever it is.

@@ -1,15 +1,17 @@
 //! The servers under test: `setpoint up`, and kube-apiserver over etcd.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::http::Client;
@@ -24,8 +26,18 @@ const START_LIMIT: Duration = Duration::from_secs(90);
 pub(crate) struct Server {
     processes: Vec<Running>,
     kubeconfig: PathBuf,
+    /// How to start the main process again, over what it has stored.
+    again: Option<Again>,
     // After the processes: fields are dropped in order.
     folder: TempDir,
+}
+
+struct Again {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    log: &'static str,
+    /// `HOST:PORT` of etcd.
+    etcd: String,
 }
 
 impl Server {
@@ -43,7 +55,7 @@ impl Server {
         let mut command = Command::new(binary);
         command.args(["up", "--memory", "--listen", listen, "--kubeconfig"]).arg(&kubeconfig);
         let process = spawn(command, folder.path(), "setpoint.log")?;
-        Ok(Self { processes: vec![process], kubeconfig, folder })
+        Ok(Self { processes: vec![process], kubeconfig, again: None, folder })
     }
 
     /// kube-apiserver over etcd, as a test environment would start them.
@@ -73,10 +85,16 @@ impl Server {
             ])
             // There is no controller manager to make service accounts.
             .arg("--disable-admission-plugins=ServiceAccount");
-        let process = spawn(command, folder.path(), "kube-apiserver.log")?;
+        let again = Again {
+            program: programs.kube_apiserver.clone(),
+            arguments: command.get_args().map(OsString::from).collect(),
+            log: "kube-apiserver.log",
+            etcd: etcd_url.trim_start_matches("http://").to_owned(),
+        };
+        let process = spawn(command, folder.path(), again.log)?;
         let kubeconfig = folder.path().join("kubeconfig");
         credentials.kubeconfig(port).write(&kubeconfig)?;
-        Ok(Self { processes: vec![process, etcd], kubeconfig, folder })
+        Ok(Self { processes: vec![process, etcd], kubeconfig, again: Some(again), folder })
     }
 
     pub(crate) fn kubeconfig(&self) -> &Path {
@@ -100,6 +118,35 @@ impl Server {
                 bail!("the server was not ready in {START_LIMIT:?}; its last words:\n{}", self.last_words())
             }
         }
+    }
+
+    /// Whether what is stored outlives the server.
+    pub(crate) fn can_restart(&self) -> bool {
+        self.again.is_some()
+    }
+
+    /// Kills the main process and starts it again, over what it has stored.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        let again = self.again.as_ref().context("this server keeps nothing over a restart")?;
+        drop(self.processes.remove(0));
+        let mut command = Command::new(&again.program);
+        command.args(&again.arguments);
+        self.processes.insert(0, spawn(command, self.folder.path(), again.log)?);
+        self.wait_until_ready()
+    }
+
+    /// Gives up the history up to now.
+    pub(crate) fn compact(&self) -> Result<()> {
+        let again = self.again.as_ref().context("this server keeps nothing over a restart")?;
+        let etcd = Client::plain(&again.etcd);
+        // Any key will do: the answer's header has the revision.
+        let header = etcd.post("/v3/kv/range", &json!({"key": "AA=="}))?.text()?;
+        let header: Value = serde_json::from_str(&header).context("etcd does not answer in JSON")?;
+        let revision = header["header"]["revision"].as_str().context("etcd says no revision")?.to_owned();
+        let response = etcd.post("/v3/kv/compaction", &json!({"revision": revision, "physical": true}))?;
+        let status = response.status;
+        ensure!(status == 200, "etcd does not compact: {status} {}", response.text()?);
+        Ok(())
     }
 
     /// An error with the last words of a process that ended.

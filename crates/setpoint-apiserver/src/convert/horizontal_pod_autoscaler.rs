@@ -1,7 +1,11 @@
 //! autoscaling/v1 ↔ autoscaling/v2: v1 has the CPU target as a field of its own and keeps everything else
-//! that v2 can say in annotations.
+//! that v2 can say in annotations, in words of its own.
+
+mod metric;
 
 use serde_json::{Map, Value, json};
+
+use metric::{spec_to_v1, spec_to_v2, status_to_v1, status_to_v2};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
@@ -10,23 +14,23 @@ const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
 pub(super) fn to_v1(object: &mut Value) {
     let mut annotations = Map::new();
-    if let Some(spec) = object["spec"].as_object_mut() {
-        let metrics = take_list(spec, "metrics");
-        let (cpu, others) = split(metrics, |metric| cpu_target(metric).is_some());
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        let (cpu, others): (Vec<_>, Vec<_>) =
+            take_list(spec, "metrics").into_iter().partition(|metric| cpu_target(metric).is_some());
         if let Some(target) = cpu.first().and_then(cpu_target) {
             spec.insert("targetCPUUtilizationPercentage".into(), target.into());
         }
-        keep(&mut annotations, METRICS, others);
+        keep(&mut annotations, METRICS, others.iter().map(spec_to_v1).collect());
         if let Some(behavior) = spec.remove("behavior") {
-            annotations.insert(BEHAVIOR.into(), behavior.to_string().into());
+            annotations.insert(BEHAVIOR.into(), metric::behavior_text(&behavior).into());
         }
     }
-    if let Some(status) = object["status"].as_object_mut() {
-        let (cpu, others) = split(take_list(status, "currentMetrics"), |metric| cpu_usage(metric).is_some());
-        if let Some(usage) = cpu.first().and_then(cpu_usage) {
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        let current = take_list(status, "currentMetrics");
+        if let Some(usage) = current.iter().find_map(cpu_usage) {
             status.insert("currentCPUUtilizationPercentage".into(), usage.into());
         }
-        keep(&mut annotations, CURRENT_METRICS, others);
+        keep(&mut annotations, CURRENT_METRICS, current.iter().map(status_to_v1).collect());
         keep(&mut annotations, CONDITIONS, take_list(status, "conditions"));
     }
     if !annotations.is_empty() {
@@ -39,27 +43,29 @@ pub(super) fn to_v1(object: &mut Value) {
 }
 
 pub(super) fn to_v2(object: &mut Value) {
-    let metrics = take_annotation(object, METRICS);
-    let behavior = take_annotation(object, BEHAVIOR);
-    let current = take_annotation(object, CURRENT_METRICS);
-    let conditions = take_annotation(object, CONDITIONS);
-    if let Some(spec) = object["spec"].as_object_mut() {
+    let [metrics, behavior, current, conditions] =
+        [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS].map(|key| take_annotation(object, key));
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         let target = spec.remove("targetCPUUtilizationPercentage").map(|percent| {
             json!({"type": "Resource", "resource": {
                 "name": "cpu", "target": {"type": "Utilization", "averageUtilization": percent}}})
         });
-        put_list(spec, "metrics", target, metrics);
-        if let Some(behavior) = behavior {
+        put_list(spec, "metrics", list(metrics).iter().map(spec_to_v2).chain(target));
+        if let Some(behavior) = behavior.and_then(|behavior| metric::behavior(&behavior)) {
             spec.insert("behavior".into(), behavior);
         }
     }
-    if let Some(status) = object["status"].as_object_mut() {
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         let usage = status.remove("currentCPUUtilizationPercentage").map(|percent| {
-            json!({"type": "Resource", "resource": {
-                "name": "cpu", "current": {"averageUtilization": percent}}})
+            json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": percent}}})
         });
-        put_list(status, "currentMetrics", usage, current);
-        put_list(status, "conditions", None, conditions);
+        // The annotation has the usage of the CPU, too.
+        let current = match current {
+            Some(current) => list(Some(current)).iter().map(status_to_v2).collect(),
+            None => usage.into_iter().collect::<Vec<_>>(),
+        };
+        put_list(status, "currentMetrics", current.into_iter());
+        put_list(status, "conditions", list(conditions).into_iter());
     }
 }
 
@@ -75,29 +81,19 @@ fn is_cpu(metric: &Value) -> bool {
     metric["type"] == "Resource" && metric["resource"]["name"] == "cpu"
 }
 
-/// The first metric that v1 can say itself, and the others.
-fn split(metrics: Vec<Value>, is_native: impl Fn(&Value) -> bool) -> (Vec<Value>, Vec<Value>) {
-    let mut found = false;
-    metrics.into_iter().partition(|metric| {
-        let first = !found && is_native(metric);
-        found |= first;
-        first
-    })
+fn take_list(object: &mut Map<String, Value>, field: &str) -> Vec<Value> {
+    list(object.remove(field))
 }
 
-fn take_list(object: &mut Map<String, Value>, field: &str) -> Vec<Value> {
-    match object.remove(field) {
+fn list(value: Option<Value>) -> Vec<Value> {
+    match value {
         Some(Value::Array(items)) => items,
         _ => Vec::new(),
     }
 }
 
-fn put_list(object: &mut Map<String, Value>, field: &str, first: Option<Value>, rest: Option<Value>) {
-    let rest = match rest {
-        Some(Value::Array(items)) => items,
-        _ => Vec::new(),
-    };
-    let items: Vec<Value> = first.into_iter().chain(rest).collect();
+fn put_list(object: &mut Map<String, Value>, field: &str, items: impl Iterator<Item = Value>) {
+    let items: Vec<Value> = items.collect();
     if !items.is_empty() {
         object.insert(field.to_owned(), items.into());
     }
@@ -105,20 +101,19 @@ fn put_list(object: &mut Map<String, Value>, field: &str, first: Option<Value>, 
 
 fn keep(annotations: &mut Map<String, Value>, key: &str, items: Vec<Value>) {
     if !items.is_empty() {
-        annotations.insert(key.to_owned(), Value::Array(items).to_string().into());
+        annotations.insert(key.to_owned(), metric::in_go_order(&Value::Array(items)).into());
     }
 }
 
-/// Takes an annotation whose text is JSON; one that is not stays where it is.
+/// Takes an annotation; what is not JSON says nothing.
 fn take_annotation(object: &mut Value, key: &str) -> Option<Value> {
     let metadata = object["metadata"].as_object_mut()?;
     let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
-    let value = serde_json::from_str(annotations.get(key)?.as_str()?).ok()?;
-    annotations.remove(key);
+    let text = annotations.remove(key)?;
     if annotations.is_empty() {
         metadata.remove("annotations");
     }
-    Some(value)
+    serde_json::from_str(text.as_str()?).ok()
 }
 
 #[cfg(test)]
@@ -133,11 +128,20 @@ mod tests {
                 "maxReplicas": 5,
                 "metrics": [
                     {"type": "Resource", "resource": {
-                        "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}},
+                        "name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}},
+                    {"type": "Pods", "pods": {
+                        "metric": {"name": "rps"}, "target": {"type": "AverageValue", "averageValue": "1k"}}},
+                    {"type": "Object", "object": {
+                        "describedObject": {"kind": "Ingress", "name": "i", "apiVersion": "networking.k8s.io/v1"},
+                        "metric": {"name": "hits"}, "target": {"type": "Value", "value": "10"}}},
+                    {"type": "External", "external": {
+                        "metric": {"name": "queue", "selector": {"matchLabels": {"a": "b"}}},
+                        "target": {"type": "AverageValue", "averageValue": "30"}}},
                     {"type": "Resource", "resource": {
-                        "name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}}
+                        "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
                 ],
-                "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}}
+                "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60, "policies": [
+                    {"type": "Percent", "value": 100, "periodSeconds": 15}]}}
             },
             "status": {"conditions": [{"type": "AbleToScale", "status": "True"}]}
         });
@@ -145,8 +149,19 @@ mod tests {
         to_v1(&mut object);
         assert_eq!(object["spec"]["targetCPUUtilizationPercentage"], 80);
         assert!(object["spec"].get("metrics").is_none());
-        assert!(object["metadata"]["annotations"][METRICS].is_string());
+        let text = object["metadata"]["annotations"][METRICS].as_str().unwrap();
+        assert!(
+            text.contains(r#"{"type":"Pods","pods":{"metricName":"rps","targetAverageValue":"1k"}}"#),
+            "{text}"
+        );
         to_v2(&mut object);
         assert_eq!(object, v2);
+    }
+
+    #[test]
+    fn an_annotation_that_is_no_json_says_nothing() {
+        let mut object = json!({"metadata": {"annotations": {METRICS: "x"}}, "spec": {"maxReplicas": 1}});
+        to_v2(&mut object);
+        assert_eq!(object, json!({"metadata": {}, "spec": {"maxReplicas": 1}}));
     }
 }

@@ -10,6 +10,7 @@ use super::get::read;
 use crate::admission;
 use crate::answer::{Answer, Payload};
 use crate::convert;
+use crate::kinds::{self, allocation};
 use crate::object::{self, metadata_mut};
 use crate::options::WriteOptions;
 use crate::request::ResourceRequest;
@@ -17,8 +18,8 @@ use crate::resource::Resource;
 use crate::response::Body;
 use crate::server::Core;
 use crate::status::{Result, Status};
-use crate::storage::{Action, Change, CommitError, Expect, Record};
-use crate::strategy;
+use crate::storage::{Action, Change, Expect, Record};
+use crate::strategy::{self, Part};
 
 /// How often a generated name that is taken is replaced by another.
 const NAME_TRIES: usize = 8;
@@ -55,15 +56,44 @@ pub(super) async fn create(
             generate_name(core, &mut attempt);
         }
         strategy::prepare_create(resource, &mut attempt, &core.env);
-        strategy::validate(resource, &attempt, None)?;
+        kinds::admit_create(core, resource, &mut attempt).await?;
         let name = object::name(&attempt).to_owned();
-        let outcome = store(core, resource, request.namespace.as_deref(), attempt, options).await?;
+        let outcome = write(core, resource, request.namespace.as_deref(), attempt, options).await?;
         match outcome {
             Ok(payload) => return Ok(payload),
             Err(_) if generated && tries < NAME_TRIES => tries += 1,
             Err(existing) => return Err(taken(resource, &name, existing.as_deref())),
         }
     }
+}
+
+/// Checks and writes the object, or says which record has its name. Services get their addresses on the way.
+async fn write(
+    core: &Core,
+    resource: &Resource,
+    namespace: Option<&str>,
+    mut object: Value,
+    options: &WriteOptions,
+) -> Result<Result<Payload, Option<Arc<Record>>>> {
+    if !kinds::has_allocations(resource) {
+        strategy::validate(resource, Part::Main, &object, None)?;
+        kinds::default(resource, &mut object);
+        return store(core, resource, namespace, object, options).await;
+    }
+    let taken = allocation::allocate(core, resource, &mut object, None, options.dry_run).await?;
+    let outcome = match strategy::validate(resource, Part::Main, &object, None) {
+        Ok(()) => {
+            // What was reset or made on the way has defaults, too.
+            kinds::default(resource, &mut object);
+            store(core, resource, namespace, object, options).await
+        }
+        Err(status) => Err(status),
+    };
+    match &outcome {
+        Ok(Ok(_)) => taken.commit(core).await,
+        _ => taken.revert(core).await,
+    }
+    outcome
 }
 
 /// Writes the object, or says which record has its name.
@@ -77,7 +107,8 @@ async fn store(
     let key = resource.key(namespace, object::name(&object));
     if options.dry_run {
         return Ok(match read(core, &key).await? {
-            None => Ok(Payload::Object(object)),
+            // What conversion drops is not stored, so it is not answered either.
+            None => Ok(Payload::Object(convert::to_served(resource, convert::to_stored(resource, object)))),
             existing => Err(existing),
         });
     }
@@ -86,7 +117,7 @@ async fn store(
     let change = Change { key, expect: Expect::Absent, action: Action::Put { value, expires } };
     Ok(match core.storage.commit(change).await {
         Ok(record) => Ok(Payload::Stored(record)),
-        Err(CommitError::Conflict { current }) => Err(current),
+        Err(error) => Err(error.into_current()?),
     })
 }
 

@@ -10,6 +10,7 @@ use super::update;
 use crate::admission;
 use crate::answer::{Answer, Payload, respond_list};
 use crate::convert;
+use crate::kinds;
 use crate::object::{self, ListMeta, metadata_mut};
 use crate::options::{DeleteOptions, ListOptions, Propagation, WriteOptions};
 use crate::request::{Expected, ResourceRequest};
@@ -114,7 +115,13 @@ pub(super) async fn delete(
         } else if gone && options.dry_run {
             Ok(Payload::Object(old.clone()))
         } else if gone {
-            remove(core, resource, &record, &old, marked).await
+            match remove(core, resource, &record, &old, marked).await {
+                Ok(payload) => {
+                    kinds::release(core, resource, &old).await;
+                    Ok(payload)
+                }
+                Err(error) => Err(error.into_current()?),
+            }
         } else {
             update::store(core, resource, &record, key_of(resource, &record), marked, &write).await?
         };
@@ -132,7 +139,7 @@ fn key_of(resource: &Resource, record: &Record) -> Key {
     Key { collection: Arc::clone(resource.collection()), path: record.path.clone() }
 }
 
-/// Removes the record, or says what is there instead of it. Of a kind that ends gracefully the mark is seen
+/// Removes the record if it is still what it was. Of a kind that ends gracefully the mark is seen
 /// first, even when the end comes at once.
 async fn remove(
     core: &Core,
@@ -140,10 +147,10 @@ async fn remove(
     record: &Arc<Record>,
     old: &Value,
     marked: Value,
-) -> Result<Payload, Option<Arc<Record>>> {
+) -> Result<Payload, CommitError> {
     let commit = async |revision, action| {
         let change = Change { key: key_of(resource, record), expect: Expect::Revision(revision), action };
-        core.storage.commit(change).await.map_err(|CommitError::Conflict { current }| current)
+        core.storage.commit(change).await
     };
     let (mut revision, mut value) = (record.revision, record.value.clone());
     if resource.behavior().graceful_deletion && !object::is_being_deleted(old) {
@@ -180,11 +187,12 @@ fn mark(core: &Core, resource: &Resource, old: &Value, options: &DeleteOptions) 
     if first {
         let end = core.env.now() + std::time::Duration::from_secs(grace);
         metadata.insert("deletionTimestamp".into(), strategy::timestamp(end));
-        metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
-        strategy::bump_generation(&mut object);
         if (resource.group(), resource.plural()) == ("", "namespaces") {
             object["status"]["phase"] = "Terminating".into();
+            return object;
         }
+        metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+        strategy::bump_generation(&mut object);
         return object;
     }
     // A second delete can only shorten the time.

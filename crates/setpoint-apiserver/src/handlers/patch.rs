@@ -3,7 +3,7 @@
 use http::Response;
 use serde_json::Value;
 
-use super::update;
+use super::{create, update};
 use crate::answer::Answer;
 use crate::options::WriteOptions;
 use crate::patch::{self, PatchType};
@@ -18,8 +18,11 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
     let kind = PatchType::from_content_type(request.content_type.as_deref().unwrap_or_default())?;
     let mut warnings = Vec::new();
     let payload = update::change(core, request, part, &options, |old: Value| {
-        let patched = patch::apply(kind, &old, &request.body)?;
-        let input = Draft::from(patched).finish(request.expected(), options.field_validation)?;
+        let expected = request.expected();
+        let patched = patch::apply(kind, expected.ty, &old, &request.body)?;
+        let mut input = Draft::from(patched).finish(expected, options.field_validation)?;
+        create::set_namespace(request, &mut input.object)?;
+        update::check_name(request, &input.object)?;
         warnings = input.warnings;
         Ok(input.object)
     })

@@ -38,7 +38,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
                 let mut current = scale_of(&old);
                 // A patch depends on the version only if it says so itself.
                 object::metadata_mut(&mut current).remove("resourceVersion");
-                let patched = patch::apply(kind, &current, &request.body)?;
+                let patched = patch::apply(kind, expected().ty, &current, &request.body)?;
                 let input = Draft::from(patched).finish(expected(), options.field_validation)?;
                 scaled(old, &input.object)
             })

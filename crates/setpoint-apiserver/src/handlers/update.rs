@@ -10,6 +10,7 @@ use super::get::read;
 use crate::answer::{Answer, Payload};
 use crate::convert;
 use crate::field_error::FieldError;
+use crate::kinds::{self, allocation};
 use crate::object::{self, metadata_mut};
 use crate::options::WriteOptions;
 use crate::request::ResourceRequest;
@@ -17,7 +18,7 @@ use crate::resource::Resource;
 use crate::response::Body;
 use crate::server::Core;
 use crate::status::{Result, Status};
-use crate::storage::{Action, Change, CommitError, Expect, Record};
+use crate::storage::{Action, Change, Expect, Key, Record};
 use crate::strategy::{self, Part};
 
 /// How often a change that does not depend on the version it was made from is tried again.
@@ -36,9 +37,8 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
         (StatusCode::CREATED, create::create(core, request, object, &options).await?)
     } else {
         if version_of(&object).is_none() && !resource.behavior().unconditional_update {
-            let error =
-                FieldError::invalid("metadata.resourceVersion", "", "must be specified for an update");
-            return Err(Status::invalid(resource.group_kind(), request.name(), &[error]));
+            let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+            return Err(Status::invalid(resource.group_resource(), request.name(), &[error]));
         }
         let changed = change(core, request, part, &options, |_| Ok(object.clone())).await?;
         (StatusCode::OK, changed)
@@ -48,7 +48,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
     answer.respond(request)
 }
 
-fn check_name(request: &ResourceRequest, object: &Value) -> Result<()> {
+pub(super) fn check_name(request: &ResourceRequest, object: &Value) -> Result<()> {
     match object::name(object) {
         "" => Err(Status::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
@@ -87,13 +87,40 @@ pub(super) async fn change(
         let mut new = modify(old.clone())?;
         check_preconditions(resource, &old, &new)?;
         strategy::prepare_update(resource, part, &old, &mut new);
-        strategy::validate(resource, &new, Some(&old))?;
-        match store(core, resource, &record, key.clone(), new, options).await? {
+        let written = if part == Part::Main && kinds::has_allocations(resource) {
+            write_allocated(core, resource, &record, new, &old, options).await?
+        } else {
+            strategy::validate(resource, part, &new, Some(&old))?;
+            store(core, resource, &record, key.clone(), new, options).await?
+        };
+        match written {
             Ok(payload) => return Ok(payload),
             Err(newer) => current = newer,
         }
     }
     Err(Status::modified(resource.group_resource(), name))
+}
+
+/// The same for a kind that takes addresses or gives them up when it changes.
+async fn write_allocated(
+    core: &Core,
+    resource: &Resource,
+    record: &Arc<Record>,
+    mut new: Value,
+    old: &Value,
+    options: &WriteOptions,
+) -> Result<Result<Payload, Option<Arc<Record>>>> {
+    let taken = allocation::allocate(core, resource, &mut new, Some(old), options.dry_run).await?;
+    let key = Key { collection: Arc::clone(resource.collection()), path: record.path.clone() };
+    let outcome = match strategy::validate(resource, Part::Main, &new, Some(old)) {
+        Ok(()) => store(core, resource, record, key, new, options).await,
+        Err(status) => Err(status),
+    };
+    match &outcome {
+        Ok(Ok(_)) => taken.commit(core).await,
+        _ => taken.revert(core).await,
+    }
+    outcome
 }
 
 /// A wanted state may name the version and the uid that it is made for.
@@ -119,11 +146,12 @@ pub(super) async fn store(
     core: &Core,
     resource: &Resource,
     record: &Arc<Record>,
-    key: crate::storage::Key,
+    key: Key,
     new: Value,
     options: &WriteOptions,
 ) -> Result<Result<Payload, Option<Arc<Record>>>> {
     let vanishes = strategy::may_vanish(&new);
+    let gone = (vanishes && kinds::has_allocations(resource)).then(|| new.clone());
     let mut stored = convert::to_stored(resource, new);
     metadata_mut(&mut stored).remove("resourceVersion");
     let value = object::encode(&stored);
@@ -143,7 +171,12 @@ pub(super) async fn store(
     };
     let change = Change { key, expect: Expect::Revision(record.revision), action };
     Ok(match core.storage.commit(change).await {
-        Ok(record) => Ok(Payload::Stored(record)),
-        Err(CommitError::Conflict { current }) => Err(current),
+        Ok(record) => {
+            if let Some(gone) = gone {
+                kinds::release(core, resource, &gone).await;
+            }
+            Ok(Payload::Stored(record))
+        }
+        Err(error) => Err(error.into_current()?),
     })
 }

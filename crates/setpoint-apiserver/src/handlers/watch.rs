@@ -22,6 +22,7 @@ use crate::selection::Selection;
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::storage::{Event, ListQuery, Record, Revision, Watch};
+use crate::table::Tabulator;
 
 /// How often a client that asked for bookmarks gets one.
 const BOOKMARKS: Duration = Duration::from_secs(60);
@@ -42,10 +43,19 @@ pub(crate) async fn handle(core: &Arc<Core>, request: &ResourceRequest) -> Resul
         None => core.env.jitter(TIMEOUT, 1.0),
     };
     let now = core.env.instant();
+    let shape = request.representation.shape;
+    let rows = match shape {
+        Shape::Table(shape) => {
+            let tabulator = Tabulator::new(&request.resource, shape, request.received);
+            Some(Rows { tabulator, with_columns: true })
+        }
+        _ => None,
+    };
     let stream = Stream {
         ended: core.watch_token(),
         resource: Arc::clone(&request.resource),
-        shape: request.representation.shape,
+        shape,
+        rows,
         selection,
         initial: start.initial,
         initial_end: start.initial_end,
@@ -110,6 +120,8 @@ struct Stream {
     core: Arc<Core>,
     resource: Arc<Resource>,
     shape: Shape,
+    /// Makes rows, if events are tables.
+    rows: Option<Rows>,
     selection: Selection,
     initial: VecDeque<Arc<Record>>,
     initial_end: Option<Revision>,
@@ -121,6 +133,13 @@ struct Stream {
     ended: CancellationToken,
     running: crate::metrics::RunningWatch,
     _place: OwnedSemaphorePermit,
+}
+
+/// How a watch makes tables: each event is one of a single row.
+struct Rows {
+    tabulator: Tabulator,
+    /// Only the first event says what the columns are.
+    with_columns: bool,
 }
 
 impl Stream {
@@ -177,7 +196,7 @@ impl Stream {
     }
 
     /// Tells one change as the selection sees it: an object may enter or leave it.
-    fn write_event(&self, event: &Event, out: &mut Vec<u8>) {
+    fn write_event(&mut self, event: &Event, out: &mut Vec<u8>) {
         let before = event.previous.as_ref().filter(|record| self.selection.matches(record));
         let after = !event.deleted && self.selection.matches(&event.record);
         let revision = event.revision();
@@ -192,11 +211,17 @@ impl Stream {
         }
     }
 
-    fn write_line(&self, kind: &str, value: &[u8], revision: Revision, out: &mut Vec<u8>) {
+    fn write_line(&mut self, kind: &str, value: &[u8], revision: Revision, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(kind.as_bytes());
         out.extend_from_slice(b"\",\"object\":");
-        write_object(&self.resource, self.shape, value, revision, out);
+        if let Some(Rows { tabulator, with_columns }) = &mut self.rows {
+            tabulator.set_now(self.core.env.now());
+            tabulator.write_one(value, revision, std::mem::take(with_columns), out);
+            end_line(out);
+        } else {
+            write_object(&self.resource, self.shape, value, revision, out);
+        }
         out.extend_from_slice(b"}\n");
         self.running.event();
     }
@@ -208,15 +233,27 @@ impl Stream {
         out.into()
     }
 
-    fn write_bookmark(&self, revision: Revision, annotations: Option<serde_json::Value>, out: &mut Vec<u8>) {
-        let (kind, api_version) = match self.shape {
-            Shape::PartialMetadata => ("PartialObjectMetadata", "meta.k8s.io/v1"),
-            _ => (self.resource.kind(), self.resource.api_version()),
-        };
+    fn write_bookmark(
+        &mut self,
+        revision: Revision,
+        annotations: Option<serde_json::Value>,
+        out: &mut Vec<u8>,
+    ) {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if let Some(annotations) = annotations {
             metadata["annotations"] = annotations;
         }
+        if let Some(Rows { tabulator, with_columns }) = &mut self.rows {
+            out.extend_from_slice(b"{\"type\":\"BOOKMARK\",\"object\":");
+            tabulator.write_bookmark(metadata, std::mem::take(with_columns), out);
+            end_line(out);
+            out.extend_from_slice(b"}\n");
+            return;
+        }
+        let (kind, api_version) = match self.shape {
+            Shape::PartialMetadata(version) => ("PartialObjectMetadata", version.api_version()),
+            _ => (self.resource.kind(), self.resource.api_version()),
+        };
         let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
         let line = json!({"type": "BOOKMARK", "object": object});
         serde_json::to_writer(&mut *out, &line).expect("JSON values always serialise into memory");
@@ -227,5 +264,12 @@ impl Stream {
         out.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
         out.extend_from_slice(&status.to_json());
         out.extend_from_slice(b"}\n");
+    }
+}
+
+/// A table ends its line; here the event goes on.
+fn end_line(out: &mut Vec<u8>) {
+    if out.last() == Some(&b'\n') {
+        out.pop();
     }
 }

@@ -68,6 +68,11 @@ pub(crate) fn dns1123_subdomain(value: &str) -> Vec<String> {
     subdomain(value, "characters")
 }
 
+/// The same for a name that may go on after it.
+pub(crate) fn dns1123_subdomain_prefix(value: &str) -> Vec<String> {
+    NameRule::Subdomain.check_prefix(value)
+}
+
 fn subdomain(value: &str, unit: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if value.len() > MAX_SUBDOMAIN {
@@ -150,7 +155,7 @@ pub(crate) fn label_value(value: &str) -> Vec<String> {
     problems
 }
 
-fn is_dns1123_label(value: &str) -> bool {
+pub(crate) fn is_dns1123_label(value: &str) -> bool {
     let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = value.as_bytes();
     bytes.first().is_some_and(alphanumeric)
@@ -158,7 +163,7 @@ fn is_dns1123_label(value: &str) -> bool {
         && bytes.iter().all(|byte| alphanumeric(byte) || *byte == b'-')
 }
 
-fn is_dns1123_subdomain(value: &str) -> bool {
+pub(crate) fn is_dns1123_subdomain(value: &str) -> bool {
     value.split('.').all(is_dns1123_label)
 }
 

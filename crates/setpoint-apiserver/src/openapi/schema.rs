@@ -3,17 +3,20 @@
 use serde_json::{Map, Value, json};
 use setpoint_kinds::{Field, FieldDefault, FieldType, ListType, MapType, Resource, Type};
 
+use super::descriptions::Descriptions;
+
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";
 const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 const FIELDS_V1: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1";
+const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
 /// The schemas of one document: what its kinds need, and what that needs.
-#[derive(Default)]
 pub(super) struct Schemas {
+    descriptions: Descriptions,
     schemas: Map<String, Value>,
     /// Referred to, but not written yet.
     wanted: Vec<&'static Type>,
@@ -29,9 +32,21 @@ fn refer(name: &str) -> Value {
 }
 
 impl Schemas {
+    pub(super) fn new(descriptions: Descriptions) -> Schemas {
+        Schemas { descriptions, schemas: Map::new(), wanted: Vec::new() }
+    }
+
     /// Adds the kind of a resource.
     pub(super) fn add_kind(&mut self, resource: &'static Resource) {
-        self.wanted.push(resource.ty());
+        self.add(resource.ty());
+        let name = resource.ty().openapi_name();
+        self.schemas[&name]["x-kubernetes-group-version-kind"] =
+            json!([{"group": resource.group, "version": resource.version, "kind": resource.kind}]);
+    }
+
+    /// Adds a type, and what it needs.
+    pub(super) fn add(&mut self, ty: &'static Type) {
+        self.wanted.push(ty);
         while let Some(ty) = self.wanted.pop() {
             let name = ty.openapi_name();
             if !self.schemas.contains_key(&name) {
@@ -41,9 +56,11 @@ impl Schemas {
                 self.schemas.insert(name, schema);
             }
         }
-        let name = resource.ty().openapi_name();
-        self.schemas[&name]["x-kubernetes-group-version-kind"] =
-            json!([{"group": resource.group, "version": resource.version, "kind": resource.kind}]);
+    }
+
+    /// A reference to the schema of patches, which can be anything.
+    pub(super) fn patch(&mut self) -> Value {
+        self.named(PATCH, json!({"type": "object"}))
     }
 
     pub(super) fn into_map(self) -> Map<String, Value> {
@@ -51,12 +68,20 @@ impl Schemas {
     }
 
     fn object(&mut self, ty: &'static Type) -> Value {
+        let name = ty.openapi_name();
         let mut properties = Map::new();
         for field in ty.fields() {
-            properties.insert(field.name.to_owned(), self.property(field));
+            let mut property = self.property(field);
+            if let Some(description) = self.descriptions.of_field(&name, field.name) {
+                property["description"] = description.into();
+            }
+            properties.insert(field.name.to_owned(), property);
         }
         let required: Vec<_> = ty.fields().iter().filter(|field| field.required).map(|f| f.name).collect();
         let mut schema = json!({"type": "object", "properties": properties});
+        if let Some(description) = self.descriptions.of_type(&name) {
+            schema["description"] = description.into();
+        }
         if !required.is_empty() {
             schema["required"] = json!(required);
         }
@@ -138,8 +163,13 @@ impl Schemas {
     }
 
     /// A reference to a schema that is no struct.
-    fn named(&mut self, name: &str, schema: Value) -> Value {
-        self.schemas.entry(name).or_insert(schema);
+    fn named(&mut self, name: &str, mut schema: Value) -> Value {
+        if !self.schemas.contains_key(name) {
+            if let Some(description) = self.descriptions.of_type(name) {
+                schema["description"] = description.into();
+            }
+            self.schemas.insert(name.to_owned(), schema);
+        }
         refer(name)
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn apply(current: &Value, patch: &[u8]) -> Result<Patched> {
     for operation in operations {
         document.apply(operation).map_err(|why| does_not_apply(&why))?;
     }
-    Ok(Patched { value: document.value, strict_errors })
+    Ok(Patched { value: document.value, strict_errors, quoted: None })
 }
 
 /// 422 in kube-apiserver's words, which do not say why; the log does.

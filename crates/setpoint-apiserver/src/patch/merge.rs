@@ -24,7 +24,7 @@ pub(super) fn apply(current: &Value, patch: &[u8]) -> Result<Patched> {
         Value::Object(fields) => merge(fields, patch),
         other => *other = Value::Object(patch),
     }
-    Ok(Patched { value, strict_errors })
+    Ok(Patched { value, strict_errors, quoted: None })
 }
 
 fn merge(fields: &mut Map<String, Value>, patch: Map<String, Value>) {

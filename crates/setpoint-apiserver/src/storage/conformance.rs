@@ -201,7 +201,7 @@ pub(super) async fn records_expire_when_told_the_time(store: &dyn Storage) {
     assert_eq!(watch.ready().unwrap().events.iter().filter(|e| e.deleted).count(), 2);
 }
 
-/// Runs the whole suite against an engine: `conformance!(|limits| Memory::new(limits))`.
+/// Runs the whole suite against an engine: `conformance!(async |limits| Memory::new(limits))`.
 macro_rules! conformance {
     ($engine:expr) => {
         $crate::storage::conformance::conformance!($engine,
@@ -223,7 +223,8 @@ macro_rules! conformance {
             #[tokio::test]
             async fn $test() {
                 let engine = $engine;
-                crate::storage::conformance::$test(&engine(crate::storage::conformance::limits())).await;
+                let store = engine(crate::storage::conformance::limits()).await;
+                crate::storage::conformance::$test(&store).await;
             }
         )*
     };

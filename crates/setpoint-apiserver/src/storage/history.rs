@@ -61,6 +61,11 @@ impl Log {
         self.forgotten
     }
 
+    /// Takes over what an earlier run had forgotten.
+    pub(super) fn restore_forgotten(&mut self, revision: Revision) {
+        self.forgotten = revision;
+    }
+
     pub(super) fn first_revision(&self) -> Option<Revision> {
         self.events.front().map(|event| event.revision())
     }
@@ -107,10 +112,11 @@ impl Bounds {
     }
 
     /// Forgets the oldest event of all, which is the oldest of `log`.
-    pub(super) fn forget_oldest(&mut self, log: &mut Log) {
+    pub(super) fn forget_oldest(&mut self, log: &mut Log) -> Arc<Event> {
         let event = log.events.pop_front().expect("each entry of the order has an event in its log");
         self.order.pop_front();
         self.bytes -= event.weight();
         log.forgotten = event.revision();
+        event
     }
 }

@@ -118,7 +118,7 @@ async fn a_horizontal_pod_autoscaler_is_one_object_in_two_versions() {
     let v1 = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
     let v2 = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
     let object = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 5,
-        "scaleTargetRef": {"kind": "Deployment", "name": "web"}, "targetCPUUtilizationPercentage": 80}});
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "targetCPUUtilizationPercentage": 80}});
     let created = api.post(v1, &object).await.ok();
     assert_eq!(
         (&created["apiVersion"], &created["spec"]["targetCPUUtilizationPercentage"]),

@@ -107,7 +107,12 @@ impl Api {
     }
 
     pub(crate) async fn watch(&self, path: &str) -> Watch {
-        let request = Request::builder().uri(path).body(Full::default()).unwrap();
+        self.watch_as(path, "application/json").await
+    }
+
+    pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> Watch {
+        let request =
+            Request::builder().uri(path).header(header::ACCEPT, accept).body(Full::default()).unwrap();
         let response = self.send(request).await;
         assert_eq!(response.status(), 200, "{:?}", response.into_body().collect().await);
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");

@@ -42,10 +42,11 @@ impl<T: Object> Cache for SharedInformer<T> {
             Outcome::Version { key, version } => {
                 let Some(scope) = self.scopes().find(|scope| scope.contains(key)) else { return true };
                 let reached = self.watermark(scope).is_some_and(|watermark| !watermark.is_before(version));
-                reached || self.lister().get(key).map_or(self.is_filtered(), |object| {
-                    let cached = object.meta().resource_version.as_deref().map(ResourceVersion::from);
-                    cached.is_some_and(|cached| !cached.is_before(version))
-                })
+                reached
+                    || self.lister().get(key).map_or(self.is_filtered(), |object| {
+                        let cached = object.meta().resource_version.as_deref().map(ResourceVersion::from);
+                        cached.is_some_and(|cached| !cached.is_before(version))
+                    })
             }
             Outcome::Gone { key, uid } => {
                 self.lister().get(key).is_none_or(|object| object.meta().uid.as_deref() != Some(uid))
@@ -132,4 +133,3 @@ async fn newest_version(client: &Client, collection: &str) -> Option<ResourceVer
         }
     }
 }
-

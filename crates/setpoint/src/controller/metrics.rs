@@ -31,8 +31,9 @@ pub(super) struct ControllerMetrics {
 
 /// Seconds, as in controller-runtime.
 const BUCKETS: &[f64] = &[
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
-    1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
+    1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
+    50.0, 60.0,
 ];
 
 impl ControllerMetrics {
@@ -40,7 +41,11 @@ impl ControllerMetrics {
         let labels = [("controller", controller)];
         let total = |result: &str| {
             let labels = [("controller", controller), ("result", result)];
-            metrics.counter("controller_runtime_reconcile_total", "Reconciles that have ended, by result.", &labels)
+            metrics.counter(
+                "controller_runtime_reconcile_total",
+                "Reconciles that have ended, by result.",
+                &labels,
+            )
         };
         let count = |name, help| metrics.counter(name, help, &labels);
         metrics
@@ -62,7 +67,11 @@ impl ControllerMetrics {
                 &labels,
                 BUCKETS,
             ),
-            active: metrics.gauge("controller_runtime_active_workers", "Workers that reconcile now.", &labels),
+            active: metrics.gauge(
+                "controller_runtime_active_workers",
+                "Workers that reconcile now.",
+                &labels,
+            ),
             catch_up: metrics.histogram(
                 "setpoint_controller_catch_up_seconds",
                 "How long keys wait until the caches show what they wrote.",

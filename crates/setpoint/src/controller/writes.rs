@@ -155,7 +155,8 @@ impl Target {
             // They answer with something else than the object.
             return None;
         }
-        let place = namespace.as_ref().map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
+        let place =
+            namespace.as_ref().map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
         Some(Target {
             resource: if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") },
             collection: format!("/{prefix}/{version}/{place}{plural}"),
@@ -238,7 +239,8 @@ mod tests {
     #[test]
     fn answers_say_what_a_cache_will_see() {
         let target = || Target::parse("/api/v1/namespaces/x/pods/a").unwrap();
-        let written = target().written(br#"{"kind":"Pod","metadata":{"name":"a","uid":"u","resourceVersion":"7"}}"#);
+        let written =
+            target().written(br#"{"kind":"Pod","metadata":{"name":"a","uid":"u","resourceVersion":"7"}}"#);
         let key = ObjectKey::namespaced("x", "a");
         let version = ResourceVersion::from("7");
         assert_eq!(written.unwrap().outcome, Outcome::Version { key: key.clone(), version });

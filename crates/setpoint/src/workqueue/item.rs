@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
@@ -25,8 +26,8 @@ pub struct Item<K> {
 impl<K> Item<K> {
     #[inline]
     fn new(queue: &WorkQueue<K>, taken: Taken<K>) -> Item<K> {
-        if let (Some(metrics), Some(time)) = (&queue.inner.metrics, taken.queued) {
-            metrics.taken(time);
+        if let Some(metrics) = &queue.inner.metrics {
+            metrics.taken(Duration::from_nanos(taken.queued));
         }
         Item { queue: queue.clone(), key: taken.key, slot: taken.slot, priority: taken.priority }
     }

@@ -24,6 +24,10 @@ impl Moment {
 
     /// The time from `earlier` to this moment.
     pub(super) fn since(self, earlier: Moment) -> Duration {
-        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
+        Duration::from_nanos(self.nanos_since(earlier))
+    }
+
+    pub(super) fn nanos_since(self, earlier: Moment) -> u64 {
+        self.0.get().saturating_sub(earlier.0.get())
     }
 }

@@ -81,8 +81,8 @@ pub(super) struct Taken<K> {
     pub(super) key: K,
     pub(super) slot: u32,
     pub(super) priority: i32,
-    /// How long it was queued; only with metrics.
-    pub(super) queued: Option<Duration>,
+    /// How many nanoseconds it was queued; only with metrics, otherwise 0.
+    pub(super) queued: u64,
 }
 
 /// What is being worked on.
@@ -356,7 +356,7 @@ impl<K: Eq + Hash> State<K> {
 
 impl<K: Clone> State<K> {
     /// Takes the next key. `now` is what it is being processed since, for the metrics.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, now: Option<Moment>) -> Option<Taken<K>> {
         let slots = &self.slots;
         let number = self.lanes.pop(|place| is_queued(slots, place))?;
@@ -366,7 +366,10 @@ impl<K: Clone> State<K> {
         slot.phase = Phase::Processing;
         slot.ticket = 0;
         slot.started = now;
-        let queued = now.and_then(|now| slot.added.map(|added| now.since(added)));
+        let queued = match (now, slot.added) {
+            (Some(now), Some(added)) => now.nanos_since(added),
+            _ => 0,
+        };
         let key = slot.key.clone().expect("a queued slot has a key");
         Some(Taken { key, slot: number, priority: slot.priority, queued })
     }

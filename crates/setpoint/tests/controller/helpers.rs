@@ -102,7 +102,8 @@ fn a_status_is_written_when_it_changes_and_only_then() {
     World::run(5, async |world| {
         let api: Api<Deployment> = Api::default_namespaced(world.client_named("controller"));
         let live = api.create(&PostParams::default(), &deployment()).await.unwrap();
-        let status = DeploymentStatus { replicas: Some(3), ready_replicas: Some(1), ..DeploymentStatus::default() };
+        let status =
+            DeploymentStatus { replicas: Some(3), ready_replicas: Some(1), ..DeploymentStatus::default() };
         assert!(patch_status(&api, &live, &status).await.unwrap());
         let live = api.get("web").await.unwrap();
         assert_eq!(live.status.as_ref().unwrap().ready_replicas, Some(1));

@@ -11,7 +11,9 @@ use tokio::time::sleep;
 
 use crate::support::{Counter, SECOND, create_map};
 
-fn counting(counter: &Counter) -> impl Fn(ObjectKey, Context) -> std::future::Ready<Result<Action, ReconcileError>> + use<> {
+fn counting(
+    counter: &Counter,
+) -> impl Fn(ObjectKey, Context) -> std::future::Ready<Result<Action, ReconcileError>> + use<> {
     let counter = counter.clone();
     move |_, _| {
         counter.inc();
@@ -117,7 +119,10 @@ async fn health_readiness_and_metrics_are_served() {
     }
     assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
     let metrics = get("/metrics").await;
-    assert!(metrics.contains("controller_runtime_max_concurrent_reconciles{controller=\"one\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("controller_runtime_max_concurrent_reconciles{controller=\"one\"} 1"),
+        "{metrics}"
+    );
     assert!(get("/other").await.starts_with("HTTP/1.1 404"));
     shutdown.cancel();
     running.await.unwrap().unwrap();
@@ -162,9 +167,10 @@ fn a_leader_that_is_cut_off_stops_working_and_comes_back_as_a_candidate() {
         };
         let mut config = setpoint::LeaseConfig::new("default", "maps");
         config.identity = "only".into();
-        let manager = Manager::with(runtime(&world))
-            .leader_election(config)
-            .controller(Controller::<ConfigMap>::new("maps", reconcile));
+        let manager =
+            Manager::with(runtime(&world))
+                .leader_election(config)
+                .controller(Controller::<ConfigMap>::new("maps", reconcile));
         let _running = world.env().spawn(manager.run());
         sleep(30 * SECOND).await;
         assert!(calls.get() > 20);

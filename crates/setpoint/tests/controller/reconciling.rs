@@ -30,7 +30,8 @@ async fn one_child(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
 fn every_object_gets_its_child_whether_it_was_there_before_or_comes_later() {
     World::run(1, async |world| {
         create_map(&world, "before").await;
-        let _running = run(&world, Controller::<ConfigMap>::new("copy", one_child).owns::<Secret>().workers(4));
+        let _running =
+            run(&world, Controller::<ConfigMap>::new("copy", one_child).owns::<Secret>().workers(4));
         sleep(SECOND).await;
         assert_eq!(count_secrets(&world).await, 1);
         for n in 0..20 {
@@ -48,7 +49,10 @@ fn a_deleted_child_is_made_again() {
         let _running = run(&world, Controller::<ConfigMap>::new("copy", one_child).owns::<Secret>());
         sleep(SECOND).await;
         let child = secrets(&world).list(&Default::default()).await.unwrap().items.remove(0);
-        secrets(&world).delete(child.metadata.name.as_deref().unwrap(), &DeleteParams::default()).await.unwrap();
+        secrets(&world)
+            .delete(child.metadata.name.as_deref().unwrap(), &DeleteParams::default())
+            .await
+            .unwrap();
         sleep(SECOND).await;
         let again = secrets(&world).list(&Default::default()).await.unwrap().items.remove(0);
         assert_ne!(again.metadata.uid, child.metadata.uid);
@@ -84,9 +88,13 @@ fn a_mapped_kind_reconciles_the_keys_it_concerns_before_and_after() {
         };
         let target = |secret: &Secret| {
             let labels = secret.metadata.labels.iter().flatten();
-            labels.filter(|(key, _)| *key == "for").map(|(_, name)| ObjectKey::namespaced("default", name)).collect()
+            labels
+                .filter(|(key, _)| *key == "for")
+                .map(|(_, name)| ObjectKey::namespaced("default", name))
+                .collect()
         };
-        let _running = run(&world, Controller::<ConfigMap>::new("mapped", reconcile).watches::<Secret>(target));
+        let _running =
+            run(&world, Controller::<ConfigMap>::new("mapped", reconcile).watches::<Secret>(target));
         let mut secret = Secret::default();
         secret.metadata.name = Some("s".into());
         secret.metadata.labels = Some([("for".to_owned(), "a".to_owned())].into());
@@ -231,7 +239,8 @@ fn a_filter_keeps_out_what_does_not_matter() {
             counter.inc();
             async { Ok::<_, ReconcileError>(Action::done()) }
         };
-        let controller = Controller::<ConfigMap>::new("labels", reconcile).filter(Predicate::labels_changed());
+        let controller =
+            Controller::<ConfigMap>::new("labels", reconcile).filter(Predicate::labels_changed());
         let _running = run(&world, controller);
         sleep(SECOND).await;
         for patch in [json!({"data": {"k": "v"}}), json!({"metadata": {"labels": {"a": "b"}}})] {
@@ -254,7 +263,8 @@ fn keys_come_from_a_stream_too() {
             async { Ok::<_, ReconcileError>(Action::done()) }
         };
         let (sender, receiver) = tokio::sync::mpsc::channel::<ObjectKey>(8);
-        let keys = futures::stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
+        let keys =
+            futures::stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
         let controller = Controller::<ConfigMap>::new("outside", reconcile).triggered_by(keys).state("state");
         let _running = run(&world, controller);
         sender.send(ObjectKey::namespaced("outside", "thing")).await.unwrap();

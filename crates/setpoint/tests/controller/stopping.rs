@@ -56,7 +56,8 @@ fn a_quiet_controller_writes_nothing_for_ten_hours() {
             let known = cx.lister::<ConfigMap>().get(&key).is_some();
             async move { if known { Ok(Action::done()) } else { Err("it was there") } }
         };
-        let controller = Controller::<ConfigMap>::new("quiet", reconcile).owns::<Secret>().resync(600 * SECOND);
+        let controller =
+            Controller::<ConfigMap>::new("quiet", reconcile).owns::<Secret>().resync(600 * SECOND);
         let _running = run(&world, controller);
         sleep(36_000 * SECOND).await;
         assert!((590..=620).contains(&calls.get()), "ten objects, sixty resyncs: {}", calls.get());

@@ -8,14 +8,17 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, ListParams, PostParams};
 use setpoint::controller::Runtime;
-use setpoint::{Controller, Env, Metrics};
+use setpoint::{Controller, Metrics};
 use setpoint_env::Task;
 use setpoint_sim::World;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 pub(crate) fn map(name: &str) -> ConfigMap {
-    ConfigMap { metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }, ..ConfigMap::default() }
+    ConfigMap {
+        metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() },
+        ..ConfigMap::default()
+    }
 }
 
 /// A Secret that belongs to a ConfigMap.
@@ -83,8 +86,4 @@ impl Counter {
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
-}
-
-pub(crate) fn env(world: &World) -> Env {
-    world.env().clone()
 }

@@ -89,7 +89,8 @@ fn a_reconcile_that_is_cut_off_in_the_middle_of_a_write_makes_no_second_child() 
             let client = cx.client();
             create_if_missing(key, cx, client, SECOND)
         };
-        let controller = Controller::<ConfigMap>::new("cut", reconcile).owns::<Secret>().time_limit(2 * SECOND);
+        let controller =
+            Controller::<ConfigMap>::new("cut", reconcile).owns::<Secret>().time_limit(2 * SECOND);
         let _running = run(&world, controller);
         sleep(60 * SECOND).await;
         assert_eq!(count_secrets(&world).await, 1);
@@ -118,7 +119,10 @@ fn a_deletion_is_waited_for_too() {
         }
         let running = run(&world, Controller::<ConfigMap>::new("delete", reconcile).owns::<Secret>());
         sleep(60 * SECOND).await;
-        assert_eq!(running.metric("controller_runtime_reconcile_errors_total", &[("controller", "delete")]), 0);
+        assert_eq!(
+            running.metric("controller_runtime_reconcile_errors_total", &[("controller", "delete")]),
+            0
+        );
         assert_eq!(count_secrets(&world).await, 0);
     });
 }

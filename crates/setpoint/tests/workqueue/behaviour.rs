@@ -1,19 +1,33 @@
 //! What a user of the queue sees, a sentence a test.
 
 use std::cell::Cell;
+use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::join_all;
 use setpoint::workqueue::{ItemExponential, LOW_PRIORITY};
-use setpoint::{Metrics, WorkQueue};
+use setpoint::{Env, Metrics, WorkQueue};
+use setpoint_env::Task;
 use tokio::time::Instant;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn take<K: Copy + Eq + std::hash::Hash>(queue: &WorkQueue<K>) -> K {
+/// Gets a key in a task of its own: nothing but a call of the queue makes it look again.
+fn waiter<K: Copy + Eq + Hash + Send + 'static>(queue: &WorkQueue<K>) -> Task<(Option<K>, Instant)> {
+    let queue = queue.clone();
+    Env::system().spawn(async move { (queue.get().await.map(|item| *item), Instant::now()) })
+}
+
+/// Lets every task run until it waits.
+async fn settle() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn take<K: Copy + Eq + Hash>(queue: &WorkQueue<K>) -> K {
     *queue.get().await.expect("not shut down")
 }
 
@@ -112,11 +126,11 @@ async fn an_earlier_time_reaches_a_get_that_sleeps_already() {
     let queue = WorkQueue::new();
     queue.add_after("late", 3600 * SECOND);
     let start = Instant::now();
-    let (got, ()) = tokio::join!(take(&queue), async {
-        tokio::time::sleep(SECOND).await;
-        queue.add_after("early", SECOND);
-    });
-    assert_eq!((got, start.elapsed()), ("early", 2 * SECOND));
+    let waiter = waiter(&queue);
+    tokio::time::sleep(SECOND).await;
+    queue.add_after("early", SECOND);
+    let (got, at) = waiter.await.unwrap();
+    assert_eq!((got, at - start), (Some("early"), 2 * SECOND));
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,29 +157,56 @@ async fn delays_beyond_the_clock_are_only_very_long() {
 async fn the_time_is_kept_whichever_get_is_dropped() {
     for dropped in 0..3 {
         let queue = WorkQueue::new();
-        queue.add_after("a", 5 * SECOND);
-        let mut gets: Vec<_> = (0..3).map(|_| Box::pin(queue.get())).collect();
-        for get in &mut gets {
-            assert!(get.as_mut().now_or_never().is_none());
-        }
-        drop(gets.remove(dropped));
         let start = Instant::now();
-        let (item, _, _) = futures::future::select_all(gets).await;
-        assert_eq!((item.as_deref(), start.elapsed()), (Some(&"a"), 5 * SECOND));
+        (0..2).for_each(|key| queue.add_after(key, 5 * SECOND));
+        let mut waiters: Vec<_> = (0..3).map(|_| waiter(&queue)).collect();
+        settle().await;
+        waiters.remove(dropped).stop().await;
+        for waiter in waiters {
+            let (got, at) = tokio::time::timeout(60 * SECOND, waiter).await.expect("was called").unwrap();
+            assert_eq!((got.is_some(), at - start), (true, 5 * SECOND));
+        }
+    }
+}
+
+/// The timekeeper gets a key; another one has to keep the time.
+#[tokio::test(start_paused = true)]
+async fn the_time_is_kept_when_its_keeper_goes_to_work() {
+    let queue = WorkQueue::new();
+    queue.add_after("later", 5 * SECOND);
+    let waiters = [waiter(&queue), waiter(&queue)];
+    settle().await;
+    queue.add("now");
+    for waiter in waiters {
+        let (got, _) = tokio::time::timeout(60 * SECOND, waiter).await.expect("was called").unwrap();
+        assert!(got.is_some());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn keys_that_are_due_at_once_wake_as_many_workers() {
     let queue = WorkQueue::new();
+    let waiters: Vec<_> = (0..4).map(|_| waiter(&queue)).collect();
+    settle().await;
     (0..4).for_each(|key| queue.add_after(key, SECOND));
     let start = Instant::now();
-    let work = |queue: WorkQueue<i32>| async move {
-        let _item = queue.get().await;
-        tokio::time::sleep(10 * SECOND).await;
-    };
-    join_all((0..4).map(|_| work(queue.clone()))).await;
-    assert_eq!(start.elapsed(), 11 * SECOND);
+    for waiter in waiters {
+        let (_, at) = tokio::time::timeout(60 * SECOND, waiter).await.expect("was called").unwrap();
+        assert_eq!(at - start, SECOND);
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_was_added_meanwhile_wakes_another_worker_when_it_is_done() {
+    let queue = WorkQueue::new();
+    queue.add("a");
+    let item = queue.get().await.unwrap();
+    let waiter = waiter(&queue);
+    settle().await;
+    queue.add("a");
+    item.done();
+    settle().await;
+    assert!(waiter.is_finished());
 }
 
 #[tokio::test]
@@ -221,11 +262,16 @@ async fn no_worker_leaves_while_another_may_give_a_key_back() {
     let item = queue.get().await.unwrap();
     queue.add("a");
     queue.shut_down();
-    let (again, ()) = tokio::join!(take(&queue), async {
-        tokio::time::sleep(SECOND).await;
-        item.done();
-    });
-    assert_eq!(again, "a");
+    let workers = [waiter(&queue), waiter(&queue)];
+    settle().await;
+    item.done();
+    settle().await;
+    let mut got = Vec::new();
+    for worker in workers {
+        assert!(worker.is_finished(), "was called");
+        got.push(worker.await.unwrap().0);
+    }
+    assert_eq!(got, [Some("a"), None]);
     assert!(queue.get().await.is_none());
 }
 

@@ -33,9 +33,9 @@ mod sync {
     }
 }
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::{future, thread};
@@ -84,22 +84,15 @@ impl Drop for Get<'_> {
     }
 }
 
-/// Polls a future once, and once more if it was woken by then; then drops it.
-fn glance(future: impl Future<Output = Option<(usize, u32)>>) -> Option<(usize, u32)> {
-    let mut future = Box::pin(future);
-    let mut polls = 0;
-    let once = std::future::poll_fn(move |cx| {
-        polls += 1;
-        match future.as_mut().poll(cx) {
-            Poll::Pending if polls == 1 => {
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Poll::Pending => Poll::Ready(None),
-            ready => ready,
-        }
-    });
-    future::block_on(once)
+/// Looks once, waits for a moment, and gives up without a second look.
+fn glance(queue: &Shared<usize>) -> Option<(usize, u32)> {
+    let mut get = pin!(get(queue));
+    let found = get.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    thread::yield_now();
+    match found {
+        Poll::Ready(item) => item,
+        Poll::Pending => None,
+    }
 }
 
 /// What is wanted of each key, what has been seen, and who is working on it.
@@ -181,7 +174,7 @@ fn a_get_that_is_dropped_takes_no_call_with_it() {
         let (fickle, seen) = (queue.clone(), ledger.clone());
         let fickle = thread::spawn(move || {
             for _ in 0..3 {
-                if let Some(item) = glance(get(&fickle)) {
+                if let Some(item) = glance(&fickle) {
                     seen.work(&fickle, item);
                 }
             }
@@ -195,27 +188,58 @@ fn a_get_that_is_dropped_takes_no_call_with_it() {
     });
 }
 
-/// Two gets wait, one of them is dropped: the key that woke it must reach the other without any other call.
+/// Two gets wait, one of them is dropped: the key that called it must reach the other without any other call.
 #[test]
 fn a_call_to_a_dropped_get_reaches_the_next_one() {
     check(|| {
         let (queue, ledger) = start();
         let (fickle, seen) = (queue.clone(), ledger.clone());
         let fickle = thread::spawn(move || {
-            if let Some(item) = glance(get(&fickle)) {
+            let item = glance(&fickle);
+            item.is_some_and(|item| {
                 seen.work(&fickle, item);
-            }
+                true
+            })
         });
         let (patient, seen) = (queue.clone(), ledger.clone());
         let patient = thread::spawn(move || {
-            if let Some(item) = future::block_on(get(&patient)) {
-                seen.work(&patient, item);
-            }
+            let item = future::block_on(get(&patient)).expect("not shut down");
+            seen.work(&patient, item);
         });
         ledger.add(&queue, 0, 0);
-        join([fickle]);
-        ledger.add(&queue, 1, 0);
+        if fickle.join().unwrap() {
+            ledger.add(&queue, 1, 0);
+        }
         join([patient]);
+        ledger.check();
+    });
+}
+
+/// The same for keys whose time has come.
+#[test]
+fn a_timer_whose_get_is_dropped_reaches_the_next_one() {
+    check(|| {
+        let (queue, ledger) = start();
+        let (fickle, seen) = (queue.clone(), ledger.clone());
+        let fickle = thread::spawn(move || {
+            let item = glance(&fickle);
+            item.is_some_and(|item| {
+                seen.work(&fickle, item);
+                true
+            })
+        });
+        let (patient, seen) = (queue.clone(), ledger.clone());
+        let patient = thread::spawn(move || {
+            let item = future::block_on(get(&patient)).expect("not shut down");
+            seen.work(&patient, item);
+        });
+        ledger.wanted[0].fetch_add(1, Ordering::SeqCst);
+        queue.add_at(0, 0, Instant::now());
+        if fickle.join().unwrap() {
+            ledger.add(&queue, 1, 0);
+        }
+        join([patient]);
+        ledger.check();
     });
 }
 
@@ -226,7 +250,7 @@ fn keys_whose_time_has_come_reach_workers_that_wait() {
         let workers = [worker(&queue, &ledger), worker(&queue, &ledger)];
         let (fickle, seen) = (queue.clone(), ledger.clone());
         let fickle = thread::spawn(move || {
-            if let Some(item) = glance(get(&fickle)) {
+            if let Some(item) = glance(&fickle) {
                 seen.work(&fickle, item);
             }
         });

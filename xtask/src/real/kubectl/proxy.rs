@@ -18,7 +18,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 ];
 
 /// Starts a proxy on a free port and returns a client of it.
-fn proxy(k: &Kubectl) -> Result<(Lines, Client)> {
+pub(super) fn proxy(k: &Kubectl) -> Result<(Lines, Client)> {
     let mut process = k.start("proxy --port=0")?;
     let line = process.until("Starting to serve on ", Duration::from_secs(30))?;
     let address = line.rsplit(' ').next().context("no address")?;

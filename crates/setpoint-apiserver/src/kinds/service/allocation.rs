@@ -1,0 +1,471 @@
+//! Addresses and node ports of services.
+//!
+//! What is taken is in the store, one record each: an IPAddress object for a cluster IP, as clients of
+//! kube-apiserver know it, and a record in a collection of its own for a node port. To take one is to create
+//! its record, so two services never get the same, whatever happens at the same time. A record whose service
+//! does not use it any more (the server died between two writes) is taken over by the next one who wants it.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::at::{At, Errors, items};
+use super::{families, is_headless, may_have_node_ports, needs_cluster_ip, needs_health_check};
+use crate::field_error::FieldError;
+use crate::handlers::get::read;
+use crate::object;
+use crate::resource::{Registry, Resource};
+use crate::server::Core;
+use crate::status::{Result, Status};
+use crate::storage::{Action, Change, Expect, Key, Record};
+use crate::strategy;
+
+/// The first address of services, that of the server itself.
+pub(crate) const FIRST_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+/// The network of services, as kubeadm sets it up.
+pub(crate) const NETWORK: &str = "10.96.0.0/12";
+const LAST_IP: Ipv4Addr = Ipv4Addr::new(10, 111, 255, 254);
+/// The lower addresses are left to those who choose their own.
+const FIRST_RANDOM_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 1, 0);
+const PORTS: std::ops::RangeInclusive<u64> = 30000..=32767;
+/// Ports below this are left to those who choose their own.
+const FIRST_RANDOM_PORT: u64 = 30086;
+const PORT_COLLECTION: &str = "ranges/servicenodeports";
+/// How often a random choice is tried before all are looked at.
+const TRIES: usize = 16;
+
+/// What a write has taken and what it gives up if it succeeds.
+#[derive(Debug, Default)]
+pub(crate) struct Allocation {
+    taken: Vec<Key>,
+    given_up: Vec<Key>,
+}
+
+impl Allocation {
+    /// The write has happened.
+    pub(crate) async fn commit(self, core: &Core) {
+        release(core, self.given_up).await;
+    }
+
+    /// The write has not happened.
+    pub(crate) async fn revert(self, core: &Core) {
+        release(core, self.taken).await;
+    }
+}
+
+async fn release(core: &Core, keys: Vec<Key>) {
+    for key in keys {
+        let Ok(Some(record)) = read(core, &key).await else { continue };
+        let action = Action::Delete { value: record.value.clone() };
+        let change = Change { key, expect: Expect::Revision(record.revision), action };
+        // Whoever was faster has it now.
+        let _ = core.storage.commit(change).await;
+    }
+}
+
+/// Gives back what a service that is gone had.
+pub(crate) async fn release_all(core: &Core, service: &Value) {
+    release(core, keys_of(&service["spec"])).await;
+}
+
+/// The records of everything that a service has.
+fn keys_of(spec: &Value) -> Vec<Key> {
+    let mut keys = Vec::new();
+    if needs_cluster_ip(spec) && !is_headless(spec) {
+        keys.extend(items(&spec["clusterIPs"]).iter().filter_map(Value::as_str).map(ip_key));
+    }
+    keys.extend(ports_of(spec).into_iter().map(port_key));
+    keys
+}
+
+fn ports_of(spec: &Value) -> Vec<u64> {
+    let mut ports: Vec<u64> = Vec::new();
+    if may_have_node_ports(spec) {
+        ports.extend(items(&spec["ports"]).iter().filter_map(|port| port["nodePort"].as_u64()));
+    }
+    if needs_health_check(spec) {
+        ports.extend(spec["healthCheckNodePort"].as_u64());
+    }
+    ports.retain(|port| *port != 0);
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+fn addresses() -> &'static Arc<Resource> {
+    Registry::built_in().expect("networking.k8s.io", "v1", "ipaddresses")
+}
+
+fn ip_key(ip: &str) -> Key {
+    addresses().key(None, ip)
+}
+
+fn port_key(port: u64) -> Key {
+    Key { collection: PORT_COLLECTION.into(), path: port.to_string().into() }
+}
+
+/// Gives a service what it needs before it is written. On a failure nothing stays taken.
+pub(crate) async fn allocate(
+    core: &Core,
+    services: &Resource,
+    service: &mut Value,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> Result<Allocation> {
+    normalize(service, old);
+    let mut allocation = Allocation::default();
+    let outcome = fill(core, services, service, old, dry_run, &mut allocation).await;
+    match outcome {
+        Ok(()) if dry_run => Ok(Allocation::default()),
+        Ok(()) => {
+            let kept = keys_of(&service["spec"]);
+            let before = old.map(|old| keys_of(&old["spec"])).unwrap_or_default();
+            allocation.given_up = before.into_iter().filter(|key| !kept.contains(key)).collect();
+            Ok(allocation)
+        }
+        Err(status) => {
+            allocation.revert(core).await;
+            Err(status)
+        }
+    }
+}
+
+/// The first address has two names; on an update what is left out stays.
+fn normalize(service: &mut Value, old: Option<&Value>) {
+    let Some(spec) = service["spec"].as_object_mut() else { return };
+    let is_empty = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(_) => false,
+    };
+    let Some(old) = old.map(|old| &old["spec"]) else {
+        if !is_empty(spec.get("clusterIP")) && is_empty(spec.get("clusterIPs")) {
+            let ip = spec["clusterIP"].clone();
+            spec.insert("clusterIPs".to_owned(), json!([ip]));
+        }
+        return;
+    };
+    let stays = needs_cluster_ip(old) && spec.get("type").is_none_or(|kind| kind != "ExternalName");
+    if stays {
+        for field in ["clusterIP", "clusterIPs"] {
+            if is_empty(spec.get(field))
+                && let Some(value) = old.get(field)
+            {
+                spec.insert(field.to_owned(), value.clone());
+            }
+        }
+    }
+    if spec.get("clusterIP") != old.get("clusterIP") && spec.get("clusterIPs") == old.get("clusterIPs") {
+        match spec.get("clusterIP").cloned() {
+            Some(ip) if !is_empty(Some(&ip)) => drop(spec.insert("clusterIPs".to_owned(), json!([ip]))),
+            _ => drop(spec.remove("clusterIPs")),
+        }
+    }
+    keep_node_ports(spec, old);
+}
+
+fn keep_node_ports(spec: &mut serde_json::Map<String, Value>, old: &Value) {
+    let new = Value::Object(spec.clone());
+    if !allocates_ports(&new) || !allocates_ports(old) {
+        if needs_health_check(&new) && needs_health_check(old) {
+            keep_health_check(spec, old);
+        }
+        return;
+    }
+    let used: Vec<u64> = ports_of(&new);
+    for port in super::super::fill::each(spec, "ports") {
+        if port.get("nodePort").and_then(Value::as_u64).unwrap_or(0) != 0 {
+            continue;
+        }
+        let name = port.get("name").cloned().unwrap_or(Value::Null);
+        let before = items(&old["ports"]).iter().find(|old| old["name"] == name);
+        if let Some(number) =
+            before.and_then(|old| old["nodePort"].as_u64()).filter(|number| !used.contains(number))
+        {
+            port.insert("nodePort".to_owned(), number.into());
+        }
+    }
+    if needs_health_check(&new) && needs_health_check(old) {
+        keep_health_check(spec, old);
+    }
+}
+
+fn keep_health_check(spec: &mut serde_json::Map<String, Value>, old: &Value) {
+    if spec.get("healthCheckNodePort").and_then(Value::as_u64).unwrap_or(0) == 0
+        && let Some(port) = old.get("healthCheckNodePort")
+    {
+        spec.insert("healthCheckNodePort".to_owned(), port.clone());
+    }
+}
+
+fn allocates_ports(spec: &Value) -> bool {
+    spec["type"] == "NodePort"
+        || spec["type"] == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false
+}
+
+async fn fill(
+    core: &Core,
+    services: &Resource,
+    service: &mut Value,
+    old: Option<&Value>,
+    dry_run: bool,
+    allocation: &mut Allocation,
+) -> Result<()> {
+    let errors = Errors::default();
+    let completed = {
+        let root = At::root(service, &errors);
+        families::complete(&root.field("spec"), old.map(|old| &old["spec"]))
+    };
+    let problems = errors.into_vec();
+    if !problems.is_empty() {
+        return Err(Status::invalid(services.group_kind(), object::name(service), &problems));
+    }
+    if let Some((list, policy)) = completed {
+        service["spec"]["ipFamilies"] = list;
+        service["spec"]["ipFamilyPolicy"] = policy;
+    }
+    let mut taker = Taker { core, services, dry_run, taken: &mut allocation.taken };
+    taker.cluster_ip(service, old).await?;
+    taker.node_ports(service, old).await
+}
+
+struct Taker<'a> {
+    core: &'a Core,
+    services: &'a Resource,
+    dry_run: bool,
+    taken: &'a mut Vec<Key>,
+}
+
+impl Taker<'_> {
+    fn invalid(&self, service: &Value, error: FieldError) -> Status {
+        Status::invalid(self.services.group_kind(), object::name(service), &[error])
+    }
+
+    async fn cluster_ip(&mut self, service: &mut Value, old: Option<&Value>) -> Result<()> {
+        let spec = &service["spec"];
+        let had_one = old.is_some_and(|old| needs_cluster_ip(&old["spec"]));
+        if !needs_cluster_ip(spec) || is_headless(spec) || had_one {
+            return Ok(());
+        }
+        if let Some(ip) = items(&spec["clusterIPs"]).first().and_then(Value::as_str).map(str::to_owned) {
+            let error = match self.in_network(&ip) {
+                false => Some(format!(
+                    "the provided IP ({ip}) is not in the valid range. The range of valid IPs is {NETWORK}"
+                )),
+                true => {
+                    let taken = self.take(ip_key(&ip), ip_record(self.core, &ip, service)).await?;
+                    (!taken).then(|| "provided IP is already allocated".to_owned())
+                }
+            };
+            let Some(error) = error else { return Ok(()) };
+            let shown = spec["clusterIPs"].clone();
+            let detail = format!("failed to allocate IP {ip}: {error}");
+            return Err(self.invalid(service, FieldError::invalid("spec.clusterIPs", shown, detail)));
+        }
+        let ip = self.free_ip(service).await?;
+        service["spec"]["clusterIP"] = ip.as_str().into();
+        service["spec"]["clusterIPs"] = json!([ip]);
+        Ok(())
+    }
+
+    fn in_network(&self, ip: &str) -> bool {
+        ip.parse::<Ipv4Addr>().is_ok_and(|ip| (FIRST_IP..=LAST_IP).contains(&ip))
+    }
+
+    async fn free_ip(&mut self, service: &Value) -> Result<String> {
+        let (first, last) = (u32::from(FIRST_RANDOM_IP), u32::from(LAST_IP));
+        for _ in 0..TRIES {
+            let number = self.core.env.random_range(u64::from(first)..=u64::from(last));
+            let ip = Ipv4Addr::from(u32::try_from(number).unwrap_or(first)).to_string();
+            if self.take(ip_key(&ip), ip_record(self.core, &ip, service)).await? {
+                return Ok(ip);
+            }
+        }
+        for number in u32::from(FIRST_IP)..=last {
+            let ip = Ipv4Addr::from(number).to_string();
+            if self.take(ip_key(&ip), ip_record(self.core, &ip, service)).await? {
+                return Ok(ip);
+            }
+        }
+        let name = object::name(service);
+        Err(Status::internal(format!("failed to allocate a serviceIP for Service {name:?}: range is full")))
+    }
+
+    async fn node_ports(&mut self, service: &mut Value, old: Option<&Value>) -> Result<()> {
+        let owned = old.map(|old| ports_of(&old["spec"])).unwrap_or_default();
+        if may_have_node_ports(&service["spec"]) {
+            self.ports_of_list(service, &owned).await?;
+        }
+        if !needs_health_check(&service["spec"]) {
+            return Ok(());
+        }
+        let wanted = service["spec"]["healthCheckNodePort"].as_u64().unwrap_or(0);
+        if wanted == 0 {
+            service["spec"]["healthCheckNodePort"] = self.free_port(service).await?.into();
+        } else if !owned.contains(&wanted)
+            && let Some(error) = self.wanted_port(service, wanted).await?
+        {
+            return Err(Status::internal(format!(
+                "failed to allocate requested HealthCheck NodePort {wanted}: {error}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Two ports with the same number and different protocols share a node port.
+    async fn ports_of_list(&mut self, service: &mut Value, owned: &[u64]) -> Result<()> {
+        let count = items(&service["spec"]["ports"]).len();
+        let wants_all = allocates_ports(&service["spec"]);
+        let mut by_port: Vec<(u64, u64)> = Vec::new();
+        let mut done: Vec<u64> = owned.to_vec();
+        for index in 0..count {
+            let port = &service["spec"]["ports"][index];
+            let (number, wanted) =
+                (port["port"].as_u64().unwrap_or(0), port["nodePort"].as_u64().unwrap_or(0));
+            if wanted == 0 && !wants_all {
+                continue;
+            }
+            let shared = by_port.iter().find(|(port, _)| *port == number).map(|(_, node)| *node);
+            let later = items(&service["spec"]["ports"])
+                .iter()
+                .filter(|other| other["port"].as_u64() == Some(number))
+                .find_map(|other| other["nodePort"].as_u64().filter(|node| *node != 0));
+            let wanted = if wanted != 0 { wanted } else { shared.or(later).unwrap_or(0) };
+            let node = if wanted == 0 {
+                self.free_port(service).await?
+            } else {
+                if !done.contains(&wanted)
+                    && let Some(error) = self.wanted_port(service, wanted).await?
+                {
+                    let field = format!("spec.ports[{index}].nodePort");
+                    return Err(self.invalid(service, FieldError::invalid(field, wanted, error)));
+                }
+                wanted
+            };
+            done.push(node);
+            by_port.push((number, node));
+            service["spec"]["ports"][index]["nodePort"] = node.into();
+        }
+        Ok(())
+    }
+
+    /// Takes a port that the service asks for, or says why it cannot have it.
+    async fn wanted_port(&mut self, service: &Value, port: u64) -> Result<Option<String>> {
+        // As in kube-apiserver, a dry run does not look at the range.
+        if !PORTS.contains(&port) && !self.dry_run {
+            let (first, last) = (PORTS.start(), PORTS.end());
+            return Ok(Some(format!(
+                "provided port is not in the valid range. The range of valid ports is {first}-{last}"
+            )));
+        }
+        let taken = self.take(port_key(port), port_record(self.core, port, service)).await?;
+        Ok((!taken).then(|| "provided port is already allocated".to_owned()))
+    }
+
+    async fn free_port(&mut self, service: &Value) -> Result<u64> {
+        for _ in 0..TRIES {
+            let port = self.core.env.random_range(FIRST_RANDOM_PORT..=*PORTS.end());
+            if self.take(port_key(port), port_record(self.core, port, service)).await? {
+                return Ok(port);
+            }
+        }
+        for port in PORTS {
+            if self.take(port_key(port), port_record(self.core, port, service)).await? {
+                return Ok(port);
+            }
+        }
+        Err(Status::internal("failed to allocate a nodePort: range is full"))
+    }
+
+    /// Makes the record of an address or a port, unless somebody has it.
+    async fn take(&mut self, key: Key, record: Value) -> Result<bool> {
+        if self.taken.contains(&key) {
+            return Ok(false);
+        }
+        if self.dry_run {
+            return Ok(match read(self.core, &key).await? {
+                None => true,
+                Some(record) => !self.in_use(&record).await?,
+            });
+        }
+        let mut expect = Expect::Absent;
+        for _ in 0..TRIES {
+            let action = Action::Put { value: object::encode(&record), expires: None };
+            let change = Change { key: key.clone(), expect, action };
+            match self.core.storage.commit(change).await {
+                Ok(_) => {
+                    self.taken.push(key);
+                    return Ok(true);
+                }
+                Err(error) => match error.into_current()? {
+                    None => expect = Expect::Absent,
+                    Some(record) if self.in_use(&record).await? => return Ok(false),
+                    Some(record) => expect = Expect::Revision(record.revision),
+                },
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the service that a record is for still has what the record stands for.
+    async fn in_use(&self, record: &Record) -> Result<bool> {
+        let holder = object::decode(&record.value, record.revision);
+        let parent = &holder["spec"]["parentRef"];
+        let text = |field: &str| parent[field].as_str().unwrap_or_default();
+        if text("resource") != "services" {
+            return Ok(true);
+        }
+        let Some(service) =
+            read(self.core, &self.services.key(Some(text("namespace")), text("name"))).await?
+        else {
+            // The service may be about to be written.
+            return Ok(!is_old(self.core, &holder));
+        };
+        let service = object::decode(&service.value, service.revision);
+        let key = object::name(&holder);
+        let has_ip = items(&service["spec"]["clusterIPs"]).iter().any(|ip| ip == key);
+        let has_port = key.parse().is_ok_and(|port| ports_of(&service["spec"]).contains(&port));
+        Ok(has_ip || has_port || !is_old(self.core, &holder))
+    }
+}
+
+/// Whether a record has been there for so long that its service must have been written.
+fn is_old(core: &Core, holder: &Value) -> bool {
+    const AGE: std::time::Duration = std::time::Duration::from_secs(60);
+    let made = object::text(holder, &["metadata", "creationTimestamp"]);
+    made.and_then(|time| time.parse::<jiff::Timestamp>().ok()).is_none_or(|time| time + AGE < core.env.now())
+}
+
+fn parent(service: &Value) -> Value {
+    let metadata = &service["metadata"];
+    json!({"resource": "services", "namespace": metadata["namespace"], "name": metadata["name"]})
+}
+
+/// The object that says who has an address.
+pub(crate) fn ip_record(core: &Core, ip: &str, service: &Value) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "IPAddress",
+        "metadata": {
+            "name": ip,
+            "uid": core.env.uuid(),
+            "creationTimestamp": strategy::timestamp(core.env.now()),
+            "labels": {
+                "ipaddress.kubernetes.io/ip-family": "IPv4",
+                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"
+            }
+        },
+        "spec": {"parentRef": parent(service)}
+    })
+}
+
+fn port_record(core: &Core, port: u64, service: &Value) -> Value {
+    let made = strategy::timestamp(core.env.now());
+    json!({
+        "apiVersion": "v1", "kind": "NodePort",
+        "metadata": {"name": port.to_string(), "creationTimestamp": made},
+        "spec": {"parentRef": parent(service)}
+    })
+}

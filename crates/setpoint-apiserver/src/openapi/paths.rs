@@ -1,0 +1,170 @@
+//! The paths of a resource, each with its verbs.
+
+use serde_json::{Map, Value, json};
+use setpoint_kinds::{Resource, Type, table};
+
+use super::schema::{Schemas, reference};
+
+const PATCHES: [&str; 3] =
+    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+
+/// The paths of one document.
+pub(super) struct Paths<'a> {
+    pub(super) schemas: &'a mut Schemas,
+    pub(super) paths: Map<String, Value>,
+}
+
+/// One operation, before it is written.
+struct Operation<'a> {
+    action: &'static str,
+    /// Group, version and kind of what it is about.
+    kind: [&'a str; 3],
+    body: Body,
+    answer: &'static Type,
+    parameters: &'static [(&'static str, &'static str)],
+}
+
+/// What a request has for a body.
+enum Body {
+    None,
+    Patch,
+    Object(&'static Type),
+}
+
+const READ: &[(&str, &str)] = &[("resourceVersion", "string")];
+const WRITE: &[(&str, &str)] =
+    &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
+const PATCH: &[(&str, &str)] =
+    &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("force", "boolean")];
+const DELETE: &[(&str, &str)] = &[
+    ("dryRun", "string"),
+    ("gracePeriodSeconds", "integer"),
+    ("orphanDependents", "boolean"),
+    ("propagationPolicy", "string"),
+];
+const LIST: &[(&str, &str)] = &[
+    ("allowWatchBookmarks", "boolean"),
+    ("continue", "string"),
+    ("fieldSelector", "string"),
+    ("labelSelector", "string"),
+    ("limit", "integer"),
+    ("resourceVersion", "string"),
+    ("resourceVersionMatch", "string"),
+    ("sendInitialEvents", "boolean"),
+    ("timeoutSeconds", "integer"),
+    ("watch", "boolean"),
+];
+
+impl Paths<'_> {
+    /// Adds every path of a resource.
+    pub(super) fn add(&mut self, resource: &'static Resource) {
+        let root = format!("/{}", super::path_of(resource.group, resource.version));
+        let scoped = if resource.is_namespaced() { "/namespaces/{namespace}" } else { "" };
+        let collection = format!("{root}{scoped}/{}", resource.plural);
+        let object = format!("{collection}/{{name}}");
+        if resource.is_namespaced() && resource.has_verb("list") {
+            self.operation(resource, &format!("{root}/{}", resource.plural), "get", "list");
+        }
+        for (method, verb) in [("get", "list"), ("post", "create"), ("delete", "deletecollection")] {
+            if resource.has_verb(verb) {
+                self.operation(resource, &collection, method, verb);
+            }
+        }
+        for (method, verb) in [("get", "get"), ("put", "update"), ("patch", "patch"), ("delete", "delete")] {
+            if resource.has_verb(verb) {
+                self.operation(resource, &object, method, verb);
+            }
+        }
+        for part in &resource.subresources {
+            let path = format!("{object}/{}", part.name);
+            let kind = [part.group, part.version, part.kind];
+            for (method, verb) in [("get", "get"), ("post", "create"), ("put", "update"), ("patch", "patch")]
+            {
+                if part.verbs.contains(&verb) {
+                    let operation = operation(verb, kind, part.ty(), part.ty());
+                    self.insert(&path, method, operation);
+                }
+            }
+        }
+    }
+
+    fn operation(&mut self, resource: &'static Resource, path: &str, method: &str, verb: &str) {
+        let kind = [resource.group, resource.version, resource.kind];
+        let list = table().type_of_kind(resource.group, resource.version, &format!("{}List", resource.kind));
+        self.insert(
+            path,
+            method,
+            operation(verb, kind, resource.ty(), list.unwrap_or_else(|| resource.ty())),
+        );
+    }
+
+    fn insert(&mut self, path: &str, method: &str, operation: Operation<'_>) {
+        let entry = self.paths.entry(path).or_insert_with(|| json!({"parameters": path_parameters(path)}));
+        entry[method] = operation.write(self.schemas);
+    }
+}
+
+fn operation<'a>(verb: &str, kind: [&'a str; 3], ty: &'static Type, list: &'static Type) -> Operation<'a> {
+    let meta = |name: &str| table().type_named(&format!("meta.v1.{name}")).expect("the table has it");
+    let (action, body, answer, parameters) = match verb {
+        "get" => ("get", Body::None, ty, READ),
+        "list" => ("list", Body::None, list, LIST),
+        "create" => ("post", Body::Object(ty), ty, WRITE),
+        "update" => ("put", Body::Object(ty), ty, WRITE),
+        "patch" => ("patch", Body::Patch, ty, PATCH),
+        "delete" => ("delete", Body::Object(meta("DeleteOptions")), meta("Status"), DELETE),
+        _ => ("deletecollection", Body::Object(meta("DeleteOptions")), meta("Status"), DELETE),
+    };
+    Operation { action, kind, body, answer, parameters }
+}
+
+impl Operation<'_> {
+    fn write(self, schemas: &mut Schemas) -> Value {
+        let [group, version, kind] = self.kind;
+        schemas.add(self.answer);
+        let parameter = |(name, kind): &(&str, &str)| json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}});
+        let mut operation = json!({
+            "parameters": self.parameters.iter().map(parameter).collect::<Vec<_>>(),
+            "responses": {"200": {"description": "OK", "content": {"application/json": {
+                "schema": reference(self.answer)}}}},
+            "x-kubernetes-action": self.action,
+            "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
+        });
+        match self.body {
+            Body::None => {}
+            Body::Patch => {
+                let schema = json!({"schema": schemas.patch()});
+                let content = PATCHES.iter().map(|media_type| ((*media_type).to_owned(), schema.clone()));
+                let content: Map<String, Value> = content.collect();
+                operation["requestBody"] = json!({"content": content, "required": true});
+            }
+            Body::Object(ty) => {
+                schemas.add(ty);
+                operation["requestBody"] = json!({"content": {"*/*": {"schema": reference(ty)}}});
+                if !self.action.starts_with("delete") {
+                    operation["requestBody"]["required"] = true.into();
+                }
+            }
+        }
+        operation
+    }
+}
+
+fn path_parameters(path: &str) -> Vec<Value> {
+    let parameter = |name: &str, place: &str| {
+        let mut parameter =
+            json!({"name": name, "in": place, "schema": {"type": "string", "uniqueItems": true}});
+        if place == "path" {
+            parameter["required"] = true.into();
+        }
+        parameter
+    };
+    let mut parameters = Vec::new();
+    for name in ["name", "namespace"] {
+        if path.contains(&format!("{{{name}}}")) {
+            parameters.push(parameter(name, "path"));
+        }
+    }
+    parameters.push(parameter("pretty", "query"));
+    parameters
+}

@@ -1,0 +1,126 @@
+//! The redb engine: a state in memory, and one file that it can be made from again.
+//!
+//! Reads never touch the file. Writes go through one thread that makes many of them durable with one sync,
+//! and only then shows them to anybody: what was acknowledged, or seen by a watcher, survives a `kill -9`
+//! and a power cut. `docs/storage.md` has the format of the file.
+
+mod fault;
+mod file;
+mod medium;
+mod open_error;
+mod retired;
+mod row;
+mod writer;
+
+#[cfg(test)]
+mod crash_consistency;
+#[cfg(test)]
+mod damage;
+#[cfg(test)]
+mod faulty_disk;
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use jiff::Timestamp;
+
+use self::medium::{FilePath, Medium};
+pub use self::open_error::OpenError;
+use self::writer::Writer;
+use super::state::State;
+use super::view::View;
+use super::{
+    Change, CommitError, Found, Key, Limits, ListQuery, Page, ReadError, Record, Revision, Stats, Storage,
+    Watch,
+};
+
+/// The name of the file.
+const FILE: &str = "objects.redb";
+/// How many expired records are removed at once, so that clients get their turn in between.
+const EXPIRE_CHUNK: usize = 256;
+
+/// Keeps everything in memory and in a file.
+#[derive(Debug)]
+pub(crate) struct Redb {
+    view: View,
+    writer: Writer,
+}
+
+impl Redb {
+    /// Opens the file in a folder, and makes both if they are not there.
+    pub(crate) async fn open_in(folder: &Path, limits: Limits) -> Result<Redb, OpenError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|source| OpenError::CreateFolder { folder: folder.to_owned(), source })?;
+        Redb::open_on(Box::new(FilePath::new(&folder.join(FILE))), limits).await
+    }
+
+    async fn open_on(medium: Box<dyn Medium>, limits: Limits) -> Result<Redb, OpenError> {
+        let (writer, view) = Writer::start(medium, limits).await?;
+        Ok(Redb { view, writer })
+    }
+}
+
+impl Storage for Redb {
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Found, ReadError>> {
+        self.view.get(key)
+    }
+
+    fn list<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Page, ReadError>> {
+        self.view.list(query)
+    }
+
+    fn commit(&self, change: Change) -> BoxFuture<'_, Result<Arc<Record>, CommitError>> {
+        self.writer.commit(change).boxed()
+    }
+
+    fn watch(&self, collection: &Arc<str>, after: Revision) -> Result<Watch, ReadError> {
+        self.view.watch(collection, after)
+    }
+
+    fn revision(&self) -> Revision {
+        self.view.read(State::revision)
+    }
+
+    fn expire(&self, now: Timestamp) -> BoxFuture<'_, usize> {
+        let changes = self.view.read(|state| state.expired(now));
+        async move {
+            let mut count = 0;
+            for chunk in changes.chunks(EXPIRE_CHUNK) {
+                // One that was written again meanwhile conflicts, and stays.
+                let outcomes = join_all(chunk.iter().map(|change| self.writer.commit(change.clone()))).await;
+                count += outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+            }
+            count
+        }
+        .boxed()
+    }
+
+    fn compact(&self, up_to: Revision) {
+        self.writer.compact(up_to);
+    }
+
+    fn stats(&self) -> Stats {
+        self.view.read(State::stats)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.writer.close().boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::faulty_disk::Disk;
+    use super::*;
+
+    crate::storage::conformance::conformance!(async |limits| {
+        Redb::open_on(Box::new(Disk::default()), limits).await.expect("an empty disk has room for a store")
+    });
+}

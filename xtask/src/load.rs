@@ -1,0 +1,52 @@
+//! `cargo xtask load`: what the durable store does under load.
+//!
+//! Requests are encoded beforehand and answers are hardly read, so that the
+//! server has as much of the machine as can be.
+
+mod connection;
+mod fill;
+mod kubeconfig;
+mod server;
+mod soak;
+mod svg;
+mod throughput;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+
+/// Options of `cargo xtask load`.
+#[derive(clap::Args)]
+pub(crate) struct Load {
+    #[command(subcommand)]
+    what: What,
+    /// The program to measure: a release build.
+    #[arg(long, global = true, value_name = "PATH", default_value = "target/release/setpoint")]
+    binary: PathBuf,
+    /// Where the server keeps its data: a folder on the disk to measure.
+    #[arg(long, global = true, value_name = "DIR", default_value = ".")]
+    on: PathBuf,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Creates a second, in memory and durable, beside the syncs a second of the disk.
+    Throughput(throughput::Options),
+    /// Many objects: memory, file size, and the time to start after a stop and after a kill.
+    Fill(fill::Options),
+    /// Lease renewals, events and updates at full speed: memory and file size level off.
+    Soak(soak::Options),
+}
+
+/// Runs it.
+pub(crate) fn run(options: &Load) -> Result<ExitCode> {
+    let binary = options.binary.canonicalize().context("cargo build --release -p setpoint-cli makes it")?;
+    match &options.what {
+        What::Throughput(what) => throughput::run(what, &binary, &options.on)?,
+        What::Fill(what) => fill::run(what, &binary, &options.on)?,
+        What::Soak(what) => soak::run(what, &binary, &options.on)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
