@@ -48,7 +48,6 @@ fn pod(n: usize) -> Value {
             "pod-template-hash": "7d9c",
         },
         "annotations": {
-            "kubernetes.io/config.seen": "2026-01-01T00:00:00.123456789Z",
             "prometheus.io/scrape": "true",
         },
         "ownerReferences": [{
@@ -85,7 +84,6 @@ fn spec(node: usize) -> Value {
             "env": [{"name": "LOG_LEVEL", "value": "info"}, {"name": "PORT", "value": "8080"}],
             "resources": {"limits": {"cpu": "500m", "memory": "256Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}},
             "volumeMounts": [{"name": "kube-api-access-x2x9z", "readOnly": true, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}],
-            "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
             "terminationMessagePath": "/dev/termination-log",
             "terminationMessagePolicy": "File",
             "imagePullPolicy": "IfNotPresent",
@@ -100,7 +98,6 @@ fn spec(node: usize) -> Value {
         "schedulerName": "default-scheduler",
         "tolerations": [
             {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
-            {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
         ],
         "priority": 0,
         "enableServiceLinks": true,
@@ -169,7 +166,7 @@ fn managed_fields() -> Value {
                             "f:terminationMessagePath": {}, "f:terminationMessagePolicy": {},
                         },
                     },
-                    "f:dnsPolicy": {}, "f:enableServiceLinks": {}, "f:restartPolicy": {}, "f:schedulerName": {}, "f:securityContext": {}, "f:terminationGracePeriodSeconds": {},
+                    "f:dnsPolicy": {}, "f:enableServiceLinks": {}, "f:restartPolicy": {}, "f:schedulerName": {}, "f:securityContext": {}, "f:terminationGracePeriodSeconds": {}, "f:nodeName": {}, "f:preemptionPolicy": {}, "f:priority": {}, "f:serviceAccountName": {}, "f:tolerations": {}, "f:volumes": {},
                 },
             },
         },

@@ -43,6 +43,7 @@ impl<K> Item<K> {
     }
 
     /// Says that the key is done. If it was added again in the meantime, it is queued again now.
+    #[inline]
     pub fn done(self) {}
 }
 
@@ -55,6 +56,7 @@ impl<K> Deref for Item<K> {
 }
 
 impl<K> Drop for Item<K> {
+    #[inline]
     fn drop(&mut self) {
         let inner = &self.queue.inner;
         let time = inner.shared.done(self.slot);
@@ -119,6 +121,7 @@ impl<'a, K> Get<'a, K> {
 impl<K: Eq + Hash + Clone> Future for Get<'_, K> {
     type Output = Option<Item<K>>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Item<K>>> {
         // A worker that always finds a key must let the other tasks of its thread run too.
         let budget = ready!(tokio::task::coop::poll_proceed(cx));
@@ -135,6 +138,7 @@ impl<K: Eq + Hash + Clone> Future for Get<'_, K> {
 }
 
 impl<K> Drop for Get<'_, K> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(waiter) = self.waiter {
             self.queue.inner.shared.abandon(waiter);
