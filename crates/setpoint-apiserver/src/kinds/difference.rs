@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// One line a field that differs: `-` is the old value, `+` the new one. kube-apiserver shows a diff of its Go
 /// structs here; people read either, and nobody parses it.
-pub(super) fn of(_ty: &str, old: &Value, new: &Value) -> String {
+pub(super) fn of(old: &Value, new: &Value) -> String {
     let mut lines = Vec::new();
     collect(String::new(), old, new, &mut lines);
     lines.join("\n")
@@ -45,6 +45,6 @@ mod tests {
     fn only_what_differs_is_listed() {
         let old = json!({"a": 1, "b": {"c": [1, 2]}, "d": "x"});
         let new = json!({"a": 1, "b": {"c": [1, 3]}, "e": "y"});
-        assert_eq!(of("", &old, &new), "- b.c[1]: 2\n+ b.c[1]: 3\n- d: \"x\"\n+ e: \"y\"");
+        assert_eq!(of(&old, &new), "- b.c[1]: 2\n+ b.c[1]: 3\n- d: \"x\"\n+ e: \"y\"");
     }
 }

@@ -142,7 +142,7 @@ fn source(spec: &At) {
 fn validate_update(volume: &At, old: &Value) {
     let spec = volume.field("spec");
     if SOURCES.iter().any(|name| !same(spec.field(name).value(), &old["spec"][*name])) {
-        let difference = difference::of("core.PersistentVolumeSource", &old["spec"], spec.value());
+        let difference = difference::of(&old["spec"], spec.value());
         spec.field("persistentvolumesource")
             .forbidden(format!("spec.persistentvolumesource is immutable after creation\n{difference}"));
     }

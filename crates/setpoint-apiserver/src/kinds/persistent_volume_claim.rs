@@ -177,7 +177,7 @@ fn validate_update(claim: &At, old: &Value) {
         take(&old_spec.clone(), &mut new_spec, "volumeAttributesClassName");
     }
     if !same(&new_spec, &old_spec) {
-        let difference = difference::of("core.PersistentVolumeClaimSpec", &old_spec, &new_spec);
+        let difference = difference::of(&old_spec, &new_spec);
         spec.forbidden(format!(
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound \
              claims\n{difference}"

@@ -35,7 +35,7 @@ pub(super) fn validate(spec: &At, old: &Value) {
     }
     take_over(&mut rest, old);
     if !same(&rest, old) {
-        let difference = difference::of("core.PodSpec", old, &rest);
+        let difference = difference::of(old, &rest);
         spec.forbidden(format!("pod updates may not change fields other than {CHANGEABLE}\n{difference}"));
     }
 }
@@ -168,7 +168,7 @@ pub(super) fn validate_ephemeral_containers(spec: &At, old: &Value) {
                 containers.forbidden(format!("existing ephemeral containers {name:?} may not be removed\n"))
             }
             Some(new) if !same(new, old) => {
-                let difference = difference::of("core.EphemeralContainer", old, new);
+                let difference = difference::of(old, new);
                 let detail =
                     format!("existing ephemeral containers {name:?} may not be changed\n{difference}");
                 containers.forbidden(detail);
