@@ -7,6 +7,7 @@ mod informer;
 mod latency;
 mod measure;
 mod pods;
+mod queue;
 mod replay;
 
 use clap::{Parser, Subcommand};
@@ -41,6 +42,8 @@ enum Benchmark {
         #[arg(long, default_value_t = 2_000)]
         changes: usize,
     },
+    /// The work queue, beside client-go's.
+    Queue,
     /// The server (started by `informer`).
     #[command(hide = true)]
     ReplayServer { objects: usize, events: u64 },
@@ -63,6 +66,7 @@ fn main() -> anyhow::Result<()> {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
             runtime.block_on(latency::run(changes))
         }
+        Benchmark::Queue => queue::run(),
         Benchmark::ReplayServer { objects, events } => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(replay::Replay::new(objects, events).serve())
