@@ -1,25 +1,11 @@
 //! Controllers under swarms of faults converge to the state of a run without faults.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Api, PostParams};
-use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
+use setpoint::Controller;
 use setpoint_sim::{Swarm, World};
 use tokio::time::sleep;
 
-use crate::support::{SECOND, child_of, count_secrets, create_map, run};
-
-async fn one_child(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
-    let uid = map.metadata.uid.as_deref();
-    let has_child = cx.lister::<Secret>().list().iter().any(|secret| {
-        secret.metadata.owner_references.iter().flatten().any(|owner| Some(owner.uid.as_str()) == uid)
-    });
-    if !has_child {
-        let secrets: Api<Secret> = Api::default_namespaced(cx.client());
-        secrets.create(&PostParams::default(), &child_of(&map)).await?;
-    }
-    Ok(Action::done())
-}
+use crate::support::{SECOND, count_secrets, create_map, one_child, run};
 
 #[test]
 fn whatever_breaks_each_object_ends_up_with_exactly_one_child() {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::json;
 use setpoint::controller::Predicate;
@@ -10,21 +10,7 @@ use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
 use setpoint_sim::World;
 use tokio::time::sleep;
 
-use crate::support::{Counter, SECOND, child_of, count_secrets, create_map, maps, run, secrets};
-
-/// Creates the Secret of a ConfigMap if it has none.
-async fn one_child(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
-    let uid = map.metadata.uid.as_deref();
-    let has_child = cx.lister::<Secret>().list().iter().any(|secret| {
-        secret.metadata.owner_references.iter().flatten().any(|owner| Some(owner.uid.as_str()) == uid)
-    });
-    if !has_child {
-        let secrets: Api<Secret> = Api::default_namespaced(cx.client());
-        secrets.create(&PostParams::default(), &child_of(&map)).await?;
-    }
-    Ok(Action::done())
-}
+use crate::support::{Counter, SECOND, count_secrets, create_map, maps, one_child, run, secrets};
 
 #[test]
 fn every_object_gets_its_child_whether_it_was_there_before_or_comes_later() {

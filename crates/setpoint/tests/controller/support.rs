@@ -1,4 +1,4 @@
-//! A small controller: each ConfigMap labelled `copy` has a Secret of its own.
+//! A small controller, in which each ConfigMap has a Secret of its own, and what it takes to watch it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, ListParams, PostParams};
 use setpoint::controller::Runtime;
-use setpoint::{Controller, Metrics};
+use setpoint::{Action, Context, Controller, Metrics, ObjectKey, ReconcileError};
 use setpoint_env::Task;
 use setpoint_sim::World;
 
@@ -53,6 +53,20 @@ pub(crate) async fn create_map(world: &World, name: &str) {
 
 pub(crate) async fn count_secrets(world: &World) -> usize {
     secrets(world).list(&ListParams::default()).await.unwrap().items.len()
+}
+
+/// Creates the Secret of a ConfigMap if it has none.
+pub(crate) async fn one_child(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+    let uid = map.metadata.uid.as_deref();
+    let has_child = cx.lister::<Secret>().list().iter().any(|secret| {
+        secret.metadata.owner_references.iter().flatten().any(|owner| Some(owner.uid.as_str()) == uid)
+    });
+    if !has_child {
+        let secrets: Api<Secret> = Api::default_namespaced(cx.client());
+        secrets.create(&PostParams::default(), &child_of(&map)).await?;
+    }
+    Ok(Action::done())
 }
 
 /// A controller that runs in a world.
