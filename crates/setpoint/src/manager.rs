@@ -192,10 +192,10 @@ impl Manager {
     /// Runs until it is told to stop, or something fails.
     pub async fn run(self) -> Result<(), ManagerError> {
         let Manager { runtime, http, controllers, runnables, election, grace, signals } = self;
-        let election = election.map(|config| elect(&runtime, config)).transpose()?;
+        let election = election.map(|config| elect(&runtime, config)).transpose()?.map(Arc::new);
         let is_ready = Arc::new(AtomicBool::new(false));
         let _http = match http {
-            Some(address) => Some(serve(&runtime, address, is_ready.clone()).await?),
+            Some(address) => Some(serve(&runtime, address, is_ready.clone(), election.clone()).await?),
             None => None,
         };
         let _signals = signals.then(|| stop_on_signals(&runtime.env, runtime.shutdown.clone()));
@@ -262,7 +262,7 @@ async fn prepare(
 }
 
 /// Runs the controllers until the shutdown: all the time, or while this replica leads.
-async fn work(runtime: Runtime, prepared: Vec<Prepared>, election: Option<LeaderElection>) {
+async fn work(runtime: Runtime, prepared: Vec<Prepared>, election: Option<Arc<LeaderElection>>) {
     let run_all = async |client: Client, ending: CancellationToken| {
         join_all(prepared.iter().map(|controller| controller.work(client.clone(), ending.clone()))).await;
     };
@@ -279,12 +279,13 @@ async fn serve(
     runtime: &Runtime,
     address: SocketAddr,
     is_ready: Arc<AtomicBool>,
+    election: Option<Arc<LeaderElection>>,
 ) -> Result<Task<()>, ManagerError> {
     let listen = |source| ManagerError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
     tracing::info!(%address, "serving health and metrics");
-    let pages = http::Pages { metrics: runtime.metrics.clone(), is_ready };
+    let pages = http::Pages { metrics: runtime.metrics.clone(), is_ready, election };
     Ok(runtime.env.spawn(http::serve(runtime.env.clone(), listener, pages)))
 }
 

@@ -16,21 +16,28 @@ use setpoint_env::{Env, Task};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::Metrics;
+use crate::leader_election::LeaderElection;
 
 /// Probes and scrapers need few connections; more wait.
 const MOST_CONNECTIONS: usize = 64;
 const HEAD_TIME: Duration = Duration::from_secs(10);
+/// A leader that is this far past its lease and has not noticed is stuck, and should be restarted.
+const LEASE_TOLERANCE: Duration = Duration::from_secs(20);
 
 #[derive(Clone)]
 pub(super) struct Pages {
     pub(super) metrics: Metrics,
     pub(super) is_ready: Arc<AtomicBool>,
+    pub(super) election: Option<Arc<LeaderElection>>,
 }
 
 impl Pages {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         match request.uri().path() {
-            "/healthz" | "/livez" => page(StatusCode::OK, "ok"),
+            "/healthz" | "/livez" => match self.election.as_ref().map(|e| e.check_health(LEASE_TOLERANCE)) {
+                Some(Err(stuck)) => page(StatusCode::INTERNAL_SERVER_ERROR, format!("{stuck}\n")),
+                _ => page(StatusCode::OK, "ok"),
+            },
             "/readyz" if self.is_ready.load(Ordering::Relaxed) => page(StatusCode::OK, "ok"),
             "/readyz" => page(StatusCode::SERVICE_UNAVAILABLE, "the caches have not synced yet\n"),
             "/metrics" => page(StatusCode::OK, self.metrics.render()),
