@@ -44,6 +44,9 @@ pub(crate) struct Real {
     /// Build every peer, then stop.
     #[arg(long, conflicts_with = "skip_build")]
     build_only: bool,
+    /// Test a debug build of setpoint: quicker to build, slower to run.
+    #[arg(long)]
+    debug: bool,
     /// The server under test.
     #[arg(long, value_enum, default_value = "setpoint")]
     against: Against,
@@ -69,14 +72,15 @@ pub(crate) fn run(options: &Real) -> Result<ExitCode> {
     }
     let mut report = Report::new(Filter::new(&options.only));
     match options.against {
-        Against::Setpoint => against_setpoint(&mut report, &peers, options.skip_build)?,
+        Against::Setpoint => against_setpoint(&mut report, &peers, options)?,
         Against::KubeApiserver => against_kube_apiserver(&mut report, &peers, options.skip_build)?,
     }
     Ok(if report.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn against_setpoint(report: &mut Report, peers: &Peers, skip_build: bool) -> Result<()> {
-    let binary = setpoint(skip_build)?;
+fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Result<()> {
+    let skip_build = options.skip_build;
+    let binary = setpoint(options)?;
     let mut server = Server::setpoint(&binary)?;
     clients(report, peers, &server);
     informers(report, &mut server, skip_build);
@@ -186,13 +190,14 @@ fn suite(kubectl: &Peer) -> String {
     format!("kubectl-{}", kubectl.version().unwrap_or_default().trim_start_matches('v'))
 }
 
-/// The release binary of this workspace, built unless told otherwise.
-fn setpoint(skip_build: bool) -> Result<PathBuf> {
+/// The binary of this workspace, a release build unless told otherwise.
+fn setpoint(options: &Real) -> Result<PathBuf> {
     let root = root()?;
-    if !skip_build {
+    let (profile, folder) = if options.debug { ("dev", "debug") } else { ("release", "release") };
+    if !options.skip_build {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
-            .args(["build", "--release", "-p", "setpoint-cli"])
+            .args(["build", "--profile", profile, "-p", "setpoint-cli"])
             .current_dir(root)
             .status()
             .context("cannot run cargo")?;
@@ -200,7 +205,7 @@ fn setpoint(skip_build: bool) -> Result<PathBuf> {
             bail!("setpoint does not build");
         }
     }
-    let binary = target(root).join("release").join("setpoint");
+    let binary = target(root).join(folder).join("setpoint");
     if !binary.exists() {
         bail!("{} is not there: run without --skip-build", binary.display());
     }
