@@ -1,3 +1,24 @@
 //! The built-in controllers of Kubernetes and simulated nodes, so that objects come alive with no kubelet.
 //!
-//! Every controller here is written with `setpoint`'s public API, one file a controller.
+//! Every controller here is written with `setpoint`'s public API, one file a controller. [`Cluster`] runs them
+//! on one set of caches, against any API server or against one in the same process.
+//!
+//! ```
+//! # let rt = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+//! # rt.block_on(async {
+//! use setpoint_cluster::Cluster;
+//!
+//! // On paused time, so that hours of the cluster are milliseconds of the test.
+//! let cluster = Cluster::in_process().await?;
+//! let client = cluster.client();
+//! # drop(client);
+//! cluster.stop().await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+
+mod cluster;
+mod controllers;
+
+pub use cluster::{Builder, Cluster, ClusterError};
+pub use controllers::{Controllers, UnknownController};

@@ -1,0 +1,138 @@
+//! All controllers and nodes together, on one set of caches.
+
+use setpoint::controller::Runtime;
+use setpoint::kube::Client;
+use setpoint::manager::ManagerError;
+use setpoint::{Manager, Metrics};
+use setpoint_apiserver::ApiServer;
+use setpoint_env::{Env, Task};
+use tokio_util::sync::CancellationToken;
+
+use crate::controllers::{Controllers, Setup};
+
+/// A cluster that runs: controllers and nodes beside an API server. It ends when it is stopped or dropped.
+pub struct Cluster {
+    client: Client,
+    env: Env,
+    /// The server, if it is in this process.
+    server: Option<ApiServer>,
+    metrics: Metrics,
+    shutdown: CancellationToken,
+    running: Task<Result<(), ManagerError>>,
+}
+
+/// Why a cluster ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// A controller or a node failed.
+    #[error("the cluster failed")]
+    Failed(#[source] ManagerError),
+    /// A controller or a node panicked.
+    #[error("the cluster panicked")]
+    Panicked(#[source] tokio::task::JoinError),
+}
+
+/// Settings of a [`Cluster`].
+#[must_use = "a builder does nothing until start is called"]
+pub struct Builder {
+    client: Client,
+    env: Env,
+    controllers: Controllers,
+    metrics: Metrics,
+}
+
+impl Builder {
+    /// Where time, randomness and tasks come from; the real ones unless set.
+    pub fn env(mut self, env: Env) -> Builder {
+        self.env = env;
+        self
+    }
+
+    /// Which controllers run; all unless set.
+    pub fn controllers(mut self, controllers: Controllers) -> Builder {
+        self.controllers = controllers;
+        self
+    }
+
+    /// Where to count.
+    pub fn metrics(mut self, metrics: Metrics) -> Builder {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Starts everything, and returns at once. Call it inside a tokio runtime.
+    pub fn start(self) -> Cluster {
+        let Builder { client, env, controllers, metrics } = self;
+        let runtime = Runtime::with(client.clone(), env.clone(), metrics.clone());
+        let setup = Setup { env: env.clone() };
+        let manager = controllers.add_to(Manager::with(runtime), &setup);
+        let shutdown = manager.shutdown().clone();
+        let running = env.spawn(manager.run());
+        Cluster { client, env, server: None, metrics, shutdown, running }
+    }
+}
+
+impl Cluster {
+    /// Settings for a cluster on the API server that `client` reaches.
+    pub fn builder(client: Client) -> Builder {
+        Builder { client, env: Env::system(), controllers: Controllers::all(), metrics: Metrics::default() }
+    }
+
+    /// A cluster for a test: an API server in this process and everything beside it. Time is tokio's: in a test
+    /// with paused time a rollout that takes minutes is over in milliseconds, and the run is the same each time.
+    pub async fn in_process() -> Result<Cluster, ClusterError> {
+        Cluster::in_process_with(|builder| builder).await
+    }
+
+    /// The same with other settings.
+    pub async fn in_process_with(settings: impl FnOnce(Builder) -> Builder) -> Result<Cluster, ClusterError> {
+        let env = Env::seeded(0);
+        let server = ApiServer::builder().env(env.clone()).build();
+        let mut cluster = settings(Cluster::builder(server.client()).env(env)).start();
+        cluster.server = Some(server);
+        Ok(cluster)
+    }
+
+    /// A client of the cluster's API server, as an administrator.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The cluster's time and randomness.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The API server, if it is in this process because of [`Cluster::in_process`].
+    pub fn server(&self) -> Option<&ApiServer> {
+        self.server.as_ref()
+    }
+
+    /// What is measured.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Tells everything to stop, and waits until what is under way is done.
+    pub async fn stop(self) -> Result<(), ClusterError> {
+        self.shutdown.cancel();
+        self.ended().await
+    }
+
+    /// Waits until the cluster ends, because something failed or because it was told to.
+    pub async fn ended(self) -> Result<(), ClusterError> {
+        self.running.await.map_err(ClusterError::Panicked)?.map_err(ClusterError::Failed)
+    }
+
+    /// Cancel it to make the cluster stop.
+    pub fn shutdown(&self) -> &CancellationToken {
+        &self.shutdown
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,102 @@
+//! The table of controllers: one line each, by the name that kube-controller-manager gives it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use setpoint::Manager;
+use setpoint_env::Env;
+
+/// What a controller may need besides the manager that it is added to.
+pub(crate) struct Setup {
+    /// Time and randomness.
+    #[expect(dead_code, reason = "the first who needs it takes this away")]
+    pub(crate) env: Env,
+}
+
+/// Adds a controller to a manager. A controller takes its caches from [`Manager::informers`].
+type Add = fn(Manager, &Setup) -> Manager;
+
+/// Every controller. One of the API's own kinds is `("name", |manager, _| manager.controller(file::controller()))`.
+const TABLE: &[(&str, Add)] = &[];
+
+/// The end that most names have, and that nobody needs to type.
+const SUFFIX: &str = "-controller";
+
+/// Which controllers run.
+///
+/// ```
+/// use setpoint_cluster::Controllers;
+///
+/// assert!(Controllers::parse("no-such-controller").is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controllers(BTreeSet<&'static str>);
+
+/// A name that no controller has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no controller {name:?}; there are: {}", Controllers::names().collect::<Vec<_>>().join(", "))]
+pub struct UnknownController {
+    /// The name.
+    pub name: String,
+}
+
+impl Controllers {
+    /// All of them.
+    pub fn all() -> Controllers {
+        Controllers(Controllers::names().collect())
+    }
+
+    /// None of them.
+    pub fn none() -> Controllers {
+        Controllers(BTreeSet::new())
+    }
+
+    /// Those of a list of names, as kube-controller-manager takes it: `a,b` is these two, `-c` is all but this
+    /// one, `*` is all. The end `-controller` of a name may be left out.
+    pub fn parse(list: &str) -> Result<Controllers, UnknownController> {
+        let items = || list.split(',').map(str::trim).filter(|item| !item.is_empty());
+        let is_subtraction = items().all(|item| item.starts_with('-') || item == "*");
+        let mut chosen = if is_subtraction { Controllers::all() } else { Controllers::none() };
+        for item in items() {
+            match item.strip_prefix('-') {
+                _ if item == "*" => chosen.0.extend(Controllers::names()),
+                Some(name) => drop(chosen.0.remove(find(name)?)),
+                None => drop(chosen.0.insert(find(item)?)),
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Whether the controller of this name runs.
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+
+    /// The names of all controllers that there are.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        TABLE.iter().map(|(name, _)| *name)
+    }
+
+    /// Adds those that are chosen to a manager.
+    pub(crate) fn add_to(&self, manager: Manager, setup: &Setup) -> Manager {
+        let chosen = TABLE.iter().filter(|(name, _)| self.contains(name));
+        chosen.fold(manager, |manager, (_, add)| add(manager, setup))
+    }
+}
+
+impl Default for Controllers {
+    fn default() -> Controllers {
+        Controllers::all()
+    }
+}
+
+impl fmt::Display for Controllers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.iter().copied().collect::<Vec<_>>().join(","))
+    }
+}
+
+fn find(name: &str) -> Result<&'static str, UnknownController> {
+    let is_it = |known: &&'static str| *known == name || known.strip_suffix(SUFFIX) == Some(name);
+    Controllers::names().find(is_it).ok_or_else(|| UnknownController { name: name.to_owned() })
+}
