@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to its terminal")]
 #![allow(clippy::disallowed_methods, reason = "these tasks measure and drive real processes in real time")]
 
+mod bench;
 mod kinds;
 mod load;
 mod real;
@@ -15,6 +16,8 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Task {
+    /// Measure our figures beside the peers' in one run.
+    Bench(bench::Bench),
     /// Generate the table of built-in kinds and its test vectors (needs Go).
     Kinds(kinds::Kinds),
     /// Put load on the durable store and measure: throughput, many objects, a soak.
@@ -25,6 +28,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
+        Task::Bench(options) => bench::run(&options),
         Task::Kinds(options) => kinds::run(&options),
         Task::Load(options) => load::run(&options),
         Task::Real(options) => real::run(&options),

@@ -10,10 +10,10 @@ mod http;
 mod informer;
 mod kubeconfig;
 mod kubectl;
-mod peers;
-mod process;
+pub(crate) mod peers;
+pub(crate) mod process;
 mod report;
-mod servers;
+pub(crate) mod servers;
 mod startup;
 
 use std::path::{Path, PathBuf};
@@ -80,7 +80,8 @@ pub(crate) fn run(options: &Real) -> Result<ExitCode> {
 
 fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Result<()> {
     let skip_build = options.skip_build;
-    let binary = setpoint(options)?;
+    let profile = if options.debug { ("dev", "debug") } else { ("release", "release") };
+    let binary = setpoint(profile, skip_build)?;
     let mut server = Server::setpoint(&binary)?;
     clients(report, peers, &server);
     informers(report, &mut server, skip_build);
@@ -190,11 +191,15 @@ fn suite(kubectl: &Peer) -> String {
     format!("kubectl-{}", kubectl.version().unwrap_or_default().trim_start_matches('v'))
 }
 
-/// The binary of this workspace, a release build unless told otherwise.
-fn setpoint(options: &Real) -> Result<PathBuf> {
+/// The release build of this workspace's binary, built unless told otherwise.
+pub(crate) fn setpoint_release(skip_build: bool) -> Result<PathBuf> {
+    setpoint(("release", "release"), skip_build)
+}
+
+/// The binary of this workspace, from a profile and the folder where cargo puts what it makes.
+fn setpoint((profile, folder): (&str, &str), skip_build: bool) -> Result<PathBuf> {
     let root = root()?;
-    let (profile, folder) = if options.debug { ("dev", "debug") } else { ("release", "release") };
-    if !options.skip_build {
+    if !skip_build {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
             .args(["build", "--profile", profile, "-p", "setpoint-cli"])

@@ -49,6 +49,14 @@ pub(crate) const ETCD: Peer = Peer {
 pub(crate) const CLIENT_GO: Peer =
     Peer { name: "clientgo", module: "clientgo", package: ".", versioned_by: "k8s.io/client-go" };
 
+/// The client-go program that `cargo xtask bench` puts load on servers with.
+pub(crate) const LOAD: Peer = Peer {
+    name: "load",
+    module: "../../bench/peers/go",
+    package: "./load",
+    versioned_by: "k8s.io/client-go",
+};
+
 /// Every peer, in the order in which they are wanted.
 pub(crate) const ALL: [&Peer; 6] =
     [&KUBECTL, &OLD_KUBECTL, &CLIENT_GO, &ETCD, &KUBE_APISERVER, &KUBE_CONTROLLER_MANAGER];
@@ -74,8 +82,11 @@ impl Peer {
     fn file_name(&self) -> Result<String> {
         let version = self.version()?;
         // Our own program changes without a change of version.
-        let suffix =
-            if self.package == "." { format!("-{:016x}", digest(&self.folder())?) } else { String::new() };
+        let suffix = if self.package.starts_with('.') {
+            format!("-{:016x}", digest(&self.folder().join(self.package))?)
+        } else {
+            String::new()
+        };
         Ok(format!("{}-{version}{suffix}", self.name))
     }
 }

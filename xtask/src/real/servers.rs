@@ -58,6 +58,18 @@ impl Server {
         Ok(Self { processes: vec![process], kubeconfig, again: None, folder })
     }
 
+    /// `setpoint up` on its durable store, without controllers: an API server alone.
+    pub(crate) fn durable_setpoint(binary: &Path) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        let mut command = Command::new(binary);
+        command.args(["up", "--listen", "127.0.0.1:0", "--data", "data", "--kubeconfig"]).arg(&kubeconfig);
+        let process = spawn(command, folder.path(), "setpoint.log")?;
+        let mut server = Self { processes: vec![process], kubeconfig, again: None, folder };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
     /// kube-apiserver over etcd, as a test environment would start them.
     pub(crate) fn kube_apiserver(programs: &Reference) -> Result<Self> {
         let mut server = Self::spawn_kube_apiserver(programs)?;
@@ -65,12 +77,23 @@ impl Server {
         Ok(server)
     }
 
-    /// The same without waiting.
+    /// The same with an etcd that syncs what it writes, as in production.
+    pub(crate) fn durable_kube_apiserver(programs: &Reference) -> Result<Self> {
+        let mut server = Self::spawn_over(programs, &[])?;
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// A test environment without waiting until it is ready.
     pub(crate) fn spawn_kube_apiserver(programs: &Reference) -> Result<Self> {
+        Self::spawn_over(programs, &["--unsafe-no-fsync"])
+    }
+
+    fn spawn_over(programs: &Reference, etcd_options: &[&str]) -> Result<Self> {
         let folder = TempDir::new()?;
         let port = free_port()?;
         let credentials = Credentials::write(folder.path())?;
-        let (etcd, etcd_url) = spawn_etcd(&programs.etcd, folder.path())?;
+        let (etcd, etcd_url) = spawn_etcd(&programs.etcd, etcd_options, folder.path())?;
         let mut command = Command::new(&programs.kube_apiserver);
         command
             .arg(format!("--etcd-servers={etcd_url}"))
@@ -174,6 +197,11 @@ impl Server {
         self.processes.iter().map(|process| resident(process.id())).sum()
     }
 
+    /// Processor time of all its processes so far.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        self.processes.iter().map(|process| cpu(process.id())).sum()
+    }
+
     /// Stops the main process with SIGTERM and returns whether it ended well.
     pub(crate) fn terminate(mut self, limit: Duration) -> Result<bool> {
         Ok(self.processes.remove(0).terminate(limit)?.success())
@@ -203,12 +231,13 @@ fn spawn(mut command: Command, folder: &Path, log: &str) -> Result<Running> {
     Running::start(&mut command)
 }
 
-fn spawn_etcd(binary: &Path, folder: &Path) -> Result<(Running, String)> {
+fn spawn_etcd(binary: &Path, options: &[&str], folder: &Path) -> Result<(Running, String)> {
     let client = format!("http://127.0.0.1:{}", free_port()?);
     let peer = format!("http://127.0.0.1:{}", free_port()?);
     let mut command = Command::new(binary);
     command
-        .args(["--data-dir=etcd", "--unsafe-no-fsync", "--log-level=error"])
+        .args(["--data-dir=etcd", "--log-level=error"])
+        .args(options)
         .arg(format!("--listen-client-urls={client}"))
         .arg(format!("--advertise-client-urls={client}"))
         .arg(format!("--listen-peer-urls={peer}"))
@@ -222,6 +251,16 @@ fn resident(id: u32) -> Result<u64> {
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
     let number = line.split_whitespace().nth(1).context("no number")?;
     Ok(number.parse()?)
+}
+
+fn cpu(id: u32) -> Result<Duration> {
+    /// What the kernel counts in, for every program on Linux.
+    const TICK: Duration = Duration::from_millis(10);
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).context("processor time needs /proc")?;
+    // The name before the last parenthesis may hold anything; user and system time come 11 fields after it.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    let ticks: u32 = fields.map(|field| field.parse::<u32>()).sum::<Result<_, _>>()?;
+    Ok(TICK * ticks)
 }
 
 /// A CA, a server certificate and an admin certificate for kube-apiserver.
