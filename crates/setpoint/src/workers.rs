@@ -60,17 +60,20 @@ pub fn split_key(key: &str) -> Result<(Option<&str>, &str), InvalidKey> {
 /// .await;
 /// # });
 /// ```
-pub async fn run_workers<K, E>(workers: usize, queue: &WorkQueue<K>, sync: impl AsyncFn(K) -> Result<(), E>)
+// Not `AsyncFn`: a future that contains one cannot be proved to be `Send`, so nobody could spawn it.
+pub async fn run_workers<K, Fut, E>(workers: usize, queue: &WorkQueue<K>, sync: impl Fn(K) -> Fut)
 where
     K: Eq + Hash + Clone + std::fmt::Debug,
+    Fut: Future<Output = Result<(), E>>,
     E: Display,
 {
     join_all((0..workers.max(1)).map(|_| run_worker(queue, &sync))).await;
 }
 
-async fn run_worker<K, E>(queue: &WorkQueue<K>, sync: &impl AsyncFn(K) -> Result<(), E>)
+async fn run_worker<K, Fut, E>(queue: &WorkQueue<K>, sync: &impl Fn(K) -> Fut)
 where
     K: Eq + Hash + Clone + std::fmt::Debug,
+    Fut: Future<Output = Result<(), E>>,
     E: Display,
 {
     while let Some(item) = queue.get().await {
