@@ -1,0 +1,62 @@
+//! Seven ways to talk to a Kubernetes API server, from a raw request to an informer with a work queue.
+//!
+//! Each lab is a folder: `lab.rs` has the code, `main.rs` runs it, `README.md` says what to see.
+
+#[path = "../discovery-client/lab.rs"]
+pub mod discovery_client;
+#[path = "../dynamic-client/lab.rs"]
+pub mod dynamic_client;
+#[path = "../informer/lab.rs"]
+pub mod informer;
+#[path = "../informer-workqueue/lab.rs"]
+pub mod informer_workqueue;
+#[path = "../list-watch/lab.rs"]
+pub mod list_watch;
+#[path = "../rest-client/lab.rs"]
+pub mod rest_client;
+#[path = "../typed-client/lab.rs"]
+pub mod typed_client;
+
+use std::io::Write;
+use std::sync::Arc;
+
+use kube::Client;
+use setpoint::ClientConfig;
+
+/// Where a lab writes its lines: standard output in its program, a list in its test.
+pub type Print = Arc<dyn Fn(String) + Send + Sync>;
+
+/// Where the server is. Without flags: `KUBECONFIG`, `~/.kube/config`, or the service account of the pod.
+#[derive(clap::Args, Debug)]
+pub struct Connection {
+    /// The URL of the API server, or of `kubectl proxy`
+    #[arg(long, value_name = "URL")]
+    master: Option<String>,
+    /// The kubeconfig to use
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<std::path::PathBuf>,
+}
+
+impl Connection {
+    /// Connects as the flags say.
+    pub async fn client(self) -> anyhow::Result<Client> {
+        tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+        let mut config = ClientConfig::new();
+        if let Some(url) = self.master {
+            config = config.master(url);
+        }
+        if let Some(path) = self.kubeconfig {
+            config = config.kubeconfig(path);
+        }
+        Ok(config.connect().await?)
+    }
+}
+
+/// Prints to standard output, a line at once, also into a pipe.
+pub fn stdout() -> Print {
+    Arc::new(|line| {
+        let mut out = std::io::stdout().lock();
+        // Whoever reads this may have gone, as `head` does.
+        let _closed = writeln!(out, "{line}").and_then(|()| out.flush());
+    })
+}
