@@ -20,6 +20,8 @@ pub(crate) enum Problem {
     Required(String),
     /// The value is wrong, and why.
     Invalid(Shown, String),
+    /// The value is of the wrong type, and why.
+    TypeInvalid(Shown, String),
     /// The value is wrong, and why; it is not shown.
     InvalidHidden(String),
     /// The value is none of those that are allowed.
@@ -169,6 +171,7 @@ impl FieldError {
         match self.problem {
             Problem::Required(_) => "FieldValueRequired",
             Problem::Invalid(..) | Problem::InvalidHidden(_) => "FieldValueInvalid",
+            Problem::TypeInvalid(..) => "FieldValueTypeInvalid",
             Problem::NotSupported(..) => "FieldValueNotSupported",
             Problem::Forbidden(_) => "FieldValueForbidden",
             Problem::Duplicate(..) => "FieldValueDuplicate",
@@ -182,7 +185,9 @@ impl FieldError {
     pub(crate) fn message(&self) -> String {
         match &self.problem {
             Problem::Required(detail) => with_detail("Required value".to_owned(), detail),
-            Problem::Invalid(value, detail) => with_detail(format!("Invalid value: {value}"), detail),
+            Problem::Invalid(value, detail) | Problem::TypeInvalid(value, detail) => {
+                with_detail(format!("Invalid value: {value}"), detail)
+            }
             Problem::InvalidHidden(detail) => with_detail("Invalid value".to_owned(), detail),
             Problem::NotSupported(value, allowed) => {
                 let allowed: Vec<_> = allowed.iter().map(|v| format!("{v:?}")).collect();

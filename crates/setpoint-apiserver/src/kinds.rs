@@ -18,7 +18,7 @@ mod difference;
 mod endpoints;
 mod event;
 mod fill;
-mod formats;
+pub(crate) mod formats;
 mod horizontal_pod_autoscaler;
 mod ingress;
 mod job;

@@ -27,6 +27,8 @@ mod request;
 mod resource;
 mod response;
 mod routes;
+#[allow(dead_code, unused_imports, reason = "custom resources are being wired to it")]
+mod schema;
 mod selection;
 mod selector;
 pub mod serve;

@@ -63,6 +63,23 @@ pub(crate) fn dns1123_label(value: &str) -> Vec<String> {
     problems
 }
 
+/// A DNS label as of RFC 1035: names of services, of the kinds and resources of custom resources.
+pub(crate) fn dns1035_label(value: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if value.len() > MAX_LABEL {
+        problems.push(too_long(MAX_LABEL, "characters"));
+    }
+    if !is_dns1123_label(value) || value.starts_with(|first: char| first.is_ascii_digit()) {
+        problems.push(does_not_match(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
+             character, and end with an alphanumeric character",
+            "[a-z]([-a-z0-9]*[a-z0-9])?",
+            &["my-name", "abc-123"],
+        ));
+    }
+    problems
+}
+
 /// A DNS subdomain as of RFC 1123: most objects' names.
 pub(crate) fn dns1123_subdomain(value: &str) -> Vec<String> {
     subdomain(value, "characters")
