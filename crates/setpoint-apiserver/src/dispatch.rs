@@ -64,7 +64,9 @@ async fn whole(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<B
         Verb::List => list::handle(core, request).await,
         Verb::Watch => watch::handle(core, request).await,
         Verb::Create if request.name.is_some() => Err(Status::method_not_allowed()),
-        Verb::Create if review::is_review(resource.group(), resource.plural()) => review::handle(request),
+        Verb::Create if review::is_review(resource.group(), resource.plural()) => {
+            review::handle(core, request).await
+        }
         Verb::Create if resource.plural() == "bindings" => binding::handle(core, request).await,
         Verb::Create => create::handle(core, request).await,
         Verb::Update | Verb::Patch if request.name.is_none() => Err(Status::method_not_allowed()),

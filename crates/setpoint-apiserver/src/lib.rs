@@ -23,6 +23,7 @@ mod openapi;
 mod options;
 mod patch;
 pub mod pki;
+mod rbac;
 mod request;
 mod resource;
 mod response;

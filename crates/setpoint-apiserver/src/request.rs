@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use setpoint_kinds::{Type, UnknownField, conform, protobuf};
 
+use crate::authorize::Attributes;
 use crate::body;
 use crate::negotiate::{BodyFormat, Representation};
 use crate::options::{FieldValidation, Query};
@@ -53,6 +54,19 @@ impl ResourceRequest {
     /// The name of the object; every route that needs one has one.
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
+    }
+
+    /// What the request wants to do, with another verb.
+    pub(crate) fn attributes(&self, verb: Verb) -> Attributes {
+        Attributes {
+            verb: verb.as_str().to_owned(),
+            group: self.resource.group().to_owned(),
+            resource: self.resource.plural().to_owned(),
+            subresource: self.subresource.clone().unwrap_or_default(),
+            namespace: self.namespace.clone().unwrap_or_default(),
+            name: self.name.clone().unwrap_or_default(),
+            path: None,
+        }
     }
 
     /// A request for another object that is part of answering this one.

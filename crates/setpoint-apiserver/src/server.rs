@@ -25,13 +25,16 @@ use crate::body::{self, MAX_BODY};
 use crate::bootstrap;
 use crate::dispatch;
 use crate::limits;
+use crate::metadata::names;
 use crate::metrics::Metrics;
 use crate::negotiate;
 use crate::options::Query;
+use crate::rbac::{self, Rbac};
 use crate::request::ResourceRequest;
 use crate::resource::Registry;
 use crate::response::{Body, respond_status};
 use crate::routes::{ResourcePath, Route, Verb};
+use crate::selector::FieldSelector;
 use crate::serve;
 use crate::status::{Result, Status};
 use crate::storage::{Limits, Memory, NotStored, OpenError, Redb, Storage};
@@ -81,6 +84,7 @@ pub(crate) struct Core {
     pub storage: Box<dyn Storage>,
     pub metrics: Metrics,
     pub limits: limits::Limits,
+    pub rbac: Rbac,
     /// Cancelled, and replaced, when the running watches shall end.
     watches: Mutex<CancellationToken>,
 }
@@ -171,6 +175,7 @@ impl Builder {
             storage,
             metrics: Metrics::new(&env),
             limits: limits::Limits::default(),
+            rbac: Rbac::default(),
             watches: Mutex::default(),
             env: env.clone(),
         });
@@ -328,10 +333,10 @@ async fn answer(
             Route::Server(segments) => {
                 let attributes = Attributes {
                     verb: parts.method.as_str().to_ascii_lowercase(),
-                    path: parts.uri.path().to_owned(),
+                    path: Some(server_path(&segments, parts.uri.path())),
                     ..Attributes::default()
                 };
-                authorize::authorize(&user, &attributes)?;
+                authorize::authorize(core, &user, &attributes).await?;
                 if !matches!(parts.method, Method::GET | Method::HEAD) {
                     return Err(Status::method_not_allowed());
                 }
@@ -339,7 +344,11 @@ async fn answer(
             }
             Route::Resource(path) => {
                 let request = resource_request(core, parts, path, query, user, body).await?;
-                dispatch::resource(core, &request).await
+                let response = dispatch::resource(core, &request).await?;
+                if request.verb.is_write() && is_cluster_role(&request) {
+                    rbac::gather(core).await?;
+                }
+                Ok(response)
             }
         }
     };
@@ -357,16 +366,10 @@ async fn resource_request(
     body: RequestBody,
 ) -> Result<ResourceRequest> {
     let verb = Verb::of(&parts.method, &path, query.flag("watch"))?;
-    let attributes = Attributes {
-        verb: verb.as_str().to_owned(),
-        group: path.group.clone(),
-        resource: path.resource.clone(),
-        subresource: path.subresource.clone().unwrap_or_default(),
-        namespace: path.namespace.clone().unwrap_or_default(),
-        name: path.name.clone().unwrap_or_default(),
-        path: String::new(),
-    };
-    authorize::authorize(&user, &attributes)?;
+    authorize::authorize(core, &user, &attributes_of(verb, &path, &query)).await?;
+    if path.group == rbac::GROUP {
+        core.rbac.prepare(core).await?;
+    }
     if !path.rest.is_empty() && path.subresource.as_deref() != Some("proxy") {
         return Err(Status::no_such_path());
     }
@@ -388,4 +391,39 @@ async fn resource_request(
         received: core.env.now(),
         body: if verb.is_write() { body::read(body, MAX_BODY).await? } else { Bytes::new() },
     })
+}
+
+/// What a request about a resource wants to do.
+fn attributes_of(verb: Verb, path: &ResourcePath, query: &Query) -> Attributes {
+    let name = path.name.clone().or_else(|| {
+        // Whoever may see one object by its name may also watch it by its name.
+        let selector = FieldSelector::parse(query.get("fieldSelector")?).ok()?;
+        let name = selector.name().filter(|_| matches!(verb, Verb::List | Verb::Watch))?;
+        names::path_segment(name).is_empty().then(|| name.to_owned())
+    });
+    // A namespace is seen as part of itself, so that a role in it can allow to read it.
+    let is_namespace = path.group.is_empty() && path.resource == "namespaces";
+    let namespace = if is_namespace { path.name.clone() } else { path.namespace.clone() };
+    Attributes {
+        verb: verb.as_str().to_owned(),
+        group: path.group.clone(),
+        resource: path.resource.clone(),
+        subresource: path.subresource.clone().unwrap_or_default(),
+        namespace: namespace.unwrap_or_default(),
+        name: name.unwrap_or_default(),
+        path: None,
+    }
+}
+
+/// A path of the server as rules name it: without the tricks that [`Route::parse`] sees through.
+fn server_path(segments: &[String], raw: &str) -> String {
+    let mut path = format!("/{}", segments.join("/"));
+    if path.len() > 1 && raw.ends_with('/') {
+        path.push('/');
+    }
+    path
+}
+
+fn is_cluster_role(request: &ResourceRequest) -> bool {
+    (request.resource.group(), request.resource.plural()) == (rbac::GROUP, "clusterroles")
 }

@@ -48,6 +48,16 @@ impl User {
         User::new("kubernetes-admin", ["system:masters"])
     }
 
+    /// The name of a service account as a user.
+    ///
+    /// ```
+    /// # use setpoint_apiserver::User;
+    /// assert_eq!(User::service_account_name("ci", "builder"), "system:serviceaccount:ci:builder");
+    /// ```
+    pub fn service_account_name(namespace: &str, name: &str) -> String {
+        format!("system:serviceaccount:{namespace}:{name}")
+    }
+
     /// The same user as a member of [`User::AUTHENTICATED`]: what an authenticator adds once it is sure.
     #[must_use]
     pub fn authenticated(mut self) -> User {

@@ -9,13 +9,16 @@ use serde_json::Value;
 use super::get::read;
 use crate::admission;
 use crate::answer::{Answer, Payload};
+use crate::authorize;
 use crate::convert;
 use crate::kinds::{self, allocation};
 use crate::object::{self, metadata_mut};
 use crate::options::WriteOptions;
+use crate::rbac;
 use crate::request::ResourceRequest;
 use crate::resource::Resource;
 use crate::response::Body;
+use crate::routes::Verb;
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::storage::{Action, Change, Expect, Record};
@@ -43,11 +46,16 @@ pub(super) async fn create(
     options: &WriteOptions,
 ) -> Result<Payload> {
     let resource = &*request.resource;
+    if request.verb != Verb::Create {
+        // Whoever may change objects may not therefore make new ones.
+        authorize::authorize(core, &request.user, &request.attributes(Verb::Create)).await?;
+    }
     let metadata = metadata_mut(&mut object);
     if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !version.is_empty()) {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
     admission::namespace_accepts(core, resource, request.namespace.as_deref(), object::name(&object)).await?;
+    rbac::check_create(core, request, &object).await?;
     let generated = object::name(&object).is_empty();
     let mut tries = 0;
     loop {

@@ -1,13 +1,16 @@
 //! Questions to the server that look like creates: who am I, may I do this. Nothing is stored.
 
 use http::{Response, StatusCode};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Payload};
 use crate::authorize::{self, Attributes};
+use crate::field_error::FieldError;
 use crate::options::WriteOptions;
+use crate::rbac::Rule;
 use crate::request::ResourceRequest;
 use crate::response::Body;
+use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::user::User;
 
@@ -16,17 +19,21 @@ pub(crate) fn is_review(group: &str, plural: &str) -> bool {
     matches!(group, "authentication.k8s.io" | "authorization.k8s.io") && plural.ends_with("reviews")
 }
 
-pub(crate) fn handle(request: &ResourceRequest) -> Result<Response<Body>> {
+pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
     let options = WriteOptions::parse(&request.query, "CreateOptions")?;
     let input = request.decode(request.expected(), options.field_validation)?;
     let mut review = input.object;
     review["status"] = match request.resource.plural() {
         "selfsubjectreviews" => json!({"userInfo": user_info(&request.user)}),
-        "selfsubjectaccessreviews" => decide(&request.user, &review["spec"]),
-        "subjectaccessreviews" | "localsubjectaccessreviews" => {
-            decide(&subject(&review["spec"]), &review["spec"])
+        "selfsubjectaccessreviews" => {
+            validate(request, &review)?;
+            decide(core, &request.user, &review["spec"]).await?
         }
-        "selfsubjectrulesreviews" => rules(&request.user),
+        "subjectaccessreviews" | "localsubjectaccessreviews" => {
+            validate(request, &review)?;
+            decide(core, &subject(&review["spec"]), &review["spec"]).await?
+        }
+        "selfsubjectrulesreviews" => rules(core, &request.user, &review["spec"]).await?,
         // No bearer tokens are issued, so none can be good.
         "tokenreviews" => json!({"user": {}, "error": "this server accepts client certificates only"}),
         _ => return Err(Status::no_such_path()),
@@ -52,29 +59,98 @@ fn subject(spec: &Value) -> User {
     User::new(spec["user"].as_str().unwrap_or_default(), groups)
 }
 
-fn decide(user: &User, spec: &Value) -> Value {
+/// Whether the question makes sense, in kube-apiserver's words.
+fn validate(request: &ResourceRequest, review: &Value) -> Result<()> {
+    let spec = &review["spec"];
+    let given = |field: &str| spec.get(field).filter(|value| !value.is_null());
+    let plural = request.resource.plural();
+    let is_local = plural == "localsubjectaccessreviews";
+    let mut errors = Vec::new();
+    if given("resourceAttributes").is_some() == given("nonResourceAttributes").is_some() {
+        let shown = given("nonResourceAttributes").cloned().unwrap_or_default();
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        errors.push(FieldError::invalid("spec", shown, why));
+    }
+    let has_groups = spec["groups"].as_array().is_some_and(|groups| !groups.is_empty());
+    if plural != "selfsubjectaccessreviews"
+        && spec["user"].as_str().unwrap_or_default().is_empty()
+        && !has_groups
+    {
+        errors.push(FieldError::invalid("spec.user", "", "at least one of user or group must be specified"));
+    }
+    let nothing = Map::new();
+    let metadata = review["metadata"].as_object().unwrap_or(&nothing);
+    let is_set = |(field, value): (&String, &Value)| {
+        !(value.is_null() || field == "managedFields" || is_local && field == "namespace")
+    };
+    if metadata.iter().any(is_set) {
+        let why = if is_local { "must be empty except for namespace" } else { "must be empty" };
+        errors.push(FieldError::invalid("metadata", review["metadata"].clone(), why));
+    }
+    if is_local {
+        let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
+        let asked = given("resourceAttributes").map(|about| about["namespace"].as_str().unwrap_or_default());
+        if let Some(asked) = asked.filter(|asked| *asked != namespace) {
+            let field = "spec.resourceAttributes.namespace";
+            errors.push(FieldError::invalid(field, asked, "must match metadata.namespace"));
+        }
+        if let Some(other) = given("nonResourceAttributes") {
+            let why = "disallowed on this kind of request";
+            errors.push(FieldError::invalid("spec.nonResourceAttributes", other.clone(), why));
+        }
+        if errors.is_empty() && request.namespace.as_deref() != Some(namespace) {
+            let path = request.namespace.as_deref().unwrap_or_default();
+            return Err(Status::bad_request(format!(
+                "spec.resourceAttributes.namespace must match namespace: {path}"
+            )));
+        }
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(request.resource.group_kind(), "", &errors))
+}
+
+async fn decide(core: &Core, user: &User, spec: &Value) -> Result<Value> {
     let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
-    let attributes = if let Some(resource) = spec.get("resourceAttributes") {
-        Attributes {
+    let attributes = match spec.get("resourceAttributes").filter(|value| !value.is_null()) {
+        Some(resource) => Attributes {
             verb: text(resource, "verb"),
             group: text(resource, "group"),
             resource: text(resource, "resource"),
             subresource: text(resource, "subresource"),
             namespace: text(resource, "namespace"),
             name: text(resource, "name"),
-            path: String::new(),
+            path: None,
+        },
+        None => {
+            let other = &spec["nonResourceAttributes"];
+            Attributes { verb: text(other, "verb"), path: Some(text(other, "path")), ..Attributes::default() }
         }
-    } else {
-        let other = &spec["nonResourceAttributes"];
-        Attributes { verb: text(other, "verb"), path: text(other, "path"), ..Attributes::default() }
     };
-    json!({"allowed": authorize::allows(user, &attributes)})
+    let decision = authorize::decide(core, user, &attributes).await?;
+    let mut status = json!({"allowed": decision.allowed});
+    if !decision.reason.is_empty() {
+        status["reason"] = decision.reason.into();
+    }
+    Ok(status)
 }
 
-fn rules(user: &User) -> Value {
-    let all = authorize::allows(user, &Attributes::default());
-    let resource = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]});
-    let other = json!({"verbs": ["*"], "nonResourceURLs": ["*"]});
-    let (resources, others) = if all { (vec![resource], vec![other]) } else { (vec![], vec![]) };
-    json!({"resourceRules": resources, "nonResourceRules": others, "incomplete": false})
+async fn rules(core: &Core, user: &User, spec: &Value) -> Result<Value> {
+    let namespace = spec["namespace"].as_str().unwrap_or_default();
+    if namespace.is_empty() {
+        return Err(Status::bad_request("no namespace on request"));
+    }
+    let (rules, error) = core.rbac.rules(core, user, namespace).await?;
+    let resources = rules.iter().filter(|rule| !rule.resources.is_empty());
+    let urls = rules.iter().filter(|rule| !rule.non_resource_urls.is_empty());
+    let resources: Vec<Rule> =
+        resources.map(|rule| Rule { non_resource_urls: Vec::new(), ..rule.clone() }).collect();
+    let urls: Vec<Value> =
+        urls.map(|rule| json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls})).collect();
+    let mut status = json!({"resourceRules": resources, "nonResourceRules": urls, "incomplete": false});
+    if let Some(error) = error {
+        status["evaluationError"] = error.into();
+    }
+    Ok(status)
 }

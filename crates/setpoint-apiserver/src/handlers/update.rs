@@ -13,6 +13,7 @@ use crate::field_error::FieldError;
 use crate::kinds::{self, allocation};
 use crate::object::{self, metadata_mut};
 use crate::options::WriteOptions;
+use crate::rbac;
 use crate::request::ResourceRequest;
 use crate::resource::Resource;
 use crate::response::Body;
@@ -87,6 +88,7 @@ pub(super) async fn change(
         let mut new = modify(old.clone())?;
         check_preconditions(resource, &old, &new)?;
         strategy::prepare_update(resource, part, &old, &mut new);
+        rbac::check_update(core, request, &old, &new).await?;
         let written = if part == Part::Main && kinds::has_allocations(resource) {
             write_allocated(core, resource, &record, new, &old, options).await?
         } else {

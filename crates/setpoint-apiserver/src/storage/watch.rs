@@ -55,6 +55,11 @@ impl Watch {
         Ok(batch)
     }
 
+    /// Whether the collection has changed since the last [`Watch::ready`].
+    pub(crate) fn has_changed(&self) -> bool {
+        self.behind || self.changed.has_changed().unwrap_or(false)
+    }
+
     /// Waits until the collection has changed since the last [`Watch::ready`]. Never returns when the store
     /// is gone.
     pub(crate) async fn changed(&mut self) {

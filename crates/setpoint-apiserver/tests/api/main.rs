@@ -1,5 +1,6 @@
 //! The server as clients see it: requests in, responses out, no socket between.
 
+mod access;
 mod bad_input;
 mod content;
 mod create;

@@ -58,7 +58,11 @@ impl Api {
     }
 
     pub(crate) fn with(server: ApiServer) -> Api {
-        let service = server.as_user(User::admin());
+        Api::as_user(server, User::admin())
+    }
+
+    pub(crate) fn as_user(server: ApiServer, user: User) -> Api {
+        let service = server.as_user(user);
         Api { server, service }
     }
 
