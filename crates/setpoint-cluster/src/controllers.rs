@@ -6,6 +6,8 @@ use std::fmt;
 use setpoint::Manager;
 use setpoint_env::Env;
 
+use crate::{deployment, replica_set};
+
 /// What a controller may need besides the manager that it is added to.
 pub(crate) struct Setup {
     /// Time and randomness.
@@ -17,7 +19,16 @@ pub(crate) struct Setup {
 type Add = fn(Manager, &Setup) -> Manager;
 
 /// Every controller. One of the API's own kinds is `("name", |manager, _| manager.controller(file::controller()))`.
-const TABLE: &[(&str, Add)] = &[];
+const TABLE: &[(&str, Add)] = &[
+    ("deployment-controller", |manager, _| {
+        let controller = deployment::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("replicaset-controller", |manager, _| {
+        let controller = replica_set::controller(manager.informers());
+        manager.controller(controller)
+    }),
+];
 
 /// The end that most names have, and that nobody needs to type.
 const SUFFIX: &str = "-controller";

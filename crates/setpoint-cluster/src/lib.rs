@@ -19,6 +19,14 @@
 
 mod cluster;
 mod controllers;
+mod deployment;
+mod failure;
+mod number;
+mod owned;
+mod pod;
+mod pod_control;
+mod replica_set;
+mod time;
 
 pub use cluster::{Builder, Cluster, ClusterError};
 pub use controllers::{Controllers, UnknownController};

@@ -1,0 +1,114 @@
+//! ReplicaSets: as many pods of one template as the spec says.
+
+mod ranking;
+mod status;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::{Selector, SelectorExt};
+use kube::{Api, ResourceExt};
+use setpoint::owner::{controller_of, is_controlled_by};
+use setpoint::{
+    Action, Context, Controller, Lister, ObjectKey, ReconcileError, SharedInformerFactory, patch_status,
+};
+
+use crate::{owned, pod, pod_control};
+
+/// The most pods that one reconcile creates or deletes.
+const BURST: usize = 500;
+
+/// How long a set waits for its caches before it acts on what they show: as long as kube-controller-manager's
+/// expectations last.
+pub(crate) const CATCH_UP_LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// The controller of ReplicaSets.
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<ReplicaSet> {
+    let sets: Lister<ReplicaSet> = owned::by_controller(informers);
+    owned::by_controller::<Pod>(informers);
+    Controller::new("replicaset-controller", reconcile)
+        .watches::<Pod>(move |pod| owned::concerned(&sets, pod, selects))
+        .workers(5)
+        .catch_up_limit(CATCH_UP_LIMIT)
+}
+
+fn selector_of(set: &ReplicaSet) -> Option<Selector> {
+    Selector::try_from(set.spec.selector.clone()).ok()
+}
+
+fn selects(set: &ReplicaSet, pod: &Pod) -> bool {
+    selector_of(set).is_some_and(|selector| selector.matches(pod.labels()))
+}
+
+async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let Some(set) = cx.lister::<ReplicaSet>().get(&key) else { return Ok(Action::done()) };
+    let Some(selector) = selector_of(&set) else {
+        return Err(ReconcileError::terminal("the selector cannot be understood"));
+    };
+    let candidates = owned::candidates(&cx.lister::<Pod>(), &*set);
+    let (active, others): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|pod| pod::is_active(pod));
+    let active = owned::claim_all(&cx, &*set, &selector, active, None).await?;
+    let is_leaving = |pod: &&Arc<Pod>| {
+        pod::is_terminating(pod) && is_controlled_by(&***pod, &*set) && selector.matches(pod.labels())
+    };
+    let terminating = others.iter().filter(is_leaving).count();
+    let managed = match set.metadata.deletion_timestamp {
+        None => manage(&cx, &set, &active).await,
+        Some(_) => Ok(()),
+    };
+    let now = cx.env().now();
+    let status = status::of(&set, &active, terminating, managed.as_ref().err(), now);
+    let sets: Api<ReplicaSet> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
+    patch_status(&sets, &set, &status).await?;
+    managed?;
+    Ok(status::next_check(&set, &active, now))
+}
+
+fn replicas(set: &ReplicaSet) -> usize {
+    let replicas = set.spec.replicas.unwrap_or(1);
+    usize::try_from(replicas).unwrap_or(0)
+}
+
+/// Creates what is missing, or deletes what is too much.
+async fn manage(cx: &Context, set: &ReplicaSet, active: &[Arc<Pod>]) -> Result<(), ReconcileError> {
+    let wanted = replicas(set);
+    if active.len() < wanted {
+        let template = set.spec.template.as_ref().ok_or("the set has no template")?;
+        let pod = pod_control::from_template(set, template);
+        if pod.labels().is_empty() {
+            return Err("unable to create pods, no labels".into());
+        }
+        let pods = vec![pod; (wanted - active.len()).min(BURST)];
+        let (_, result) = pod_control::create_slowly(cx, set, &pods).await;
+        return result.map_err(Into::into);
+    }
+    let surplus = (active.len() - wanted).min(BURST);
+    if surplus == 0 {
+        return Ok(());
+    }
+    let mut ranked = active.to_vec();
+    ranking::sort(&mut ranked, &neighbours(cx, set), cx.env().now());
+    pod_control::delete_all(cx, set, ranked[..surplus].iter().map(|pod| &**pod)).await
+}
+
+/// How many active pods of this set, and of the other sets of its owner, each node has.
+fn neighbours(cx: &Context, set: &ReplicaSet) -> BTreeMap<String, usize> {
+    let (sets, pods) = (cx.lister::<ReplicaSet>(), cx.lister::<Pod>());
+    let related = match controller_of(set) {
+        Some(owner) => owned::of(&sets, &owner.uid),
+        None => sets
+            .get(&ObjectKey::namespaced(&set.namespace().unwrap_or_default(), &set.name_any()))
+            .into_iter()
+            .collect(),
+    };
+    let mut nodes = BTreeMap::new();
+    for pod in related.iter().flat_map(|set| owned::of(&pods, &set.uid().unwrap_or_default())) {
+        if pod::is_active(&pod) {
+            *nodes.entry(pod::node_name(&pod).to_owned()).or_default() += 1;
+        }
+    }
+    nodes
+}

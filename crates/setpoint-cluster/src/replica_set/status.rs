@@ -1,0 +1,89 @@
+//! What a ReplicaSet says about itself.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use setpoint::{Action, ReconcileError};
+
+use crate::number::count;
+use crate::time::time;
+use crate::{number, pod};
+
+/// The one condition that a set has.
+const FAILURE: &str = "ReplicaFailure";
+
+/// The status of a set whose active pods are these, after what `failure` says.
+pub(super) fn of(
+    set: &ReplicaSet,
+    active: &[Arc<Pod>],
+    terminating: usize,
+    failure: Option<&ReconcileError>,
+    now: Timestamp,
+) -> ReplicaSetStatus {
+    let seconds = min_ready_seconds(set);
+    let number = |matches: &dyn Fn(&Pod) -> bool| count(active.iter().filter(|pod| matches(pod)).count());
+    ReplicaSetStatus {
+        replicas: count(active.len()),
+        fully_labeled_replicas: number::unless_zero(number(&|pod| has_template_labels(set, pod))),
+        ready_replicas: number::unless_zero(number(&pod::is_ready)),
+        available_replicas: number::unless_zero(number(&|pod| pod::is_available(pod, seconds, now))),
+        terminating_replicas: Some(count(terminating)),
+        observed_generation: set.metadata.generation,
+        conditions: conditions(set, active.len(), failure, now),
+    }
+}
+
+fn min_ready_seconds(set: &ReplicaSet) -> i32 {
+    set.spec.min_ready_seconds.unwrap_or(0)
+}
+
+fn has_template_labels(set: &ReplicaSet, pod: &Pod) -> bool {
+    let labels = set.spec.template.as_ref().and_then(|template| template.metadata.as_ref()?.labels.as_ref());
+    labels.into_iter().flatten().all(|(key, value)| pod.labels().get(key) == Some(value))
+}
+
+fn conditions(
+    set: &ReplicaSet,
+    active: usize,
+    failure: Option<&ReconcileError>,
+    now: Timestamp,
+) -> Option<Vec<ReplicaSetCondition>> {
+    let known = set.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    let has_failed = known.iter().any(|condition| condition.type_.as_deref() == Some(FAILURE));
+    let mut conditions = known;
+    match failure {
+        // The first failure stays, with its time, until all is well.
+        Some(error) if !has_failed => conditions.push(ReplicaSetCondition {
+            type_: Some(FAILURE.to_owned()),
+            status: Some("True".to_owned()),
+            reason: Some(
+                if active < super::replicas(set) { "FailedCreate" } else { "FailedDelete" }.to_owned(),
+            ),
+            message: Some(words(error)),
+            last_transition_time: Some(time(now)),
+        }),
+        Some(_) => {}
+        None => conditions.retain(|condition| condition.type_.as_deref() != Some(FAILURE)),
+    }
+    (!conditions.is_empty()).then_some(conditions)
+}
+
+fn words(error: &ReconcileError) -> String {
+    match error.source().downcast_ref::<kube::Error>() {
+        Some(error) => crate::failure::message(error),
+        None => error.to_string(),
+    }
+}
+
+/// When the next pod that is ready has been so for long enough.
+pub(super) fn next_check(set: &ReplicaSet, active: &[Arc<Pod>], now: Timestamp) -> Action {
+    let seconds = min_ready_seconds(set);
+    let waiting = active.iter().filter_map(|pod| pod::available_at(pod, seconds)).filter(|at| *at > now);
+    match waiting.min() {
+        Some(at) => Action::requeue_after(now.duration_until(at).max(SignedDuration::ZERO).unsigned_abs()),
+        None => Action::done(),
+    }
+}
