@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Response};
 
-use crate::handlers::{binding, create, delete, eviction, get, list, patch, review, scale, update, watch};
+use crate::handlers::{
+    binding, create, delete, eviction, get, list, patch, review, scale, token_request, update, watch,
+};
 use crate::options::Query;
 use crate::request::ResourceRequest;
 use crate::response::Body;
@@ -12,7 +14,7 @@ use crate::routes::Verb;
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::strategy::Part;
-use crate::{discovery, health, openapi};
+use crate::{discovery, health, openapi, openid};
 
 /// Requests about the server itself.
 pub(crate) fn server(
@@ -27,6 +29,8 @@ pub(crate) fn server(
         ["version"] => Ok(discovery::version()),
         ["healthz" | "livez" | "readyz", ..] => health::respond(&segments, query),
         ["api" | "apis", ..] => discovery::respond(&segments, headers),
+        [".well-known", "openid-configuration"] => Ok(openid::configuration()),
+        ["openid", "v1", "jwks"] => Ok(openid::keys(core)),
         ["openapi", ..] => openapi::respond(&segments, query, headers),
         _ => Err(Status::no_such_path()),
     }
@@ -88,6 +92,7 @@ async fn part(core: &Arc<Core>, request: &ResourceRequest, name: &str) -> Result
     match (name, Part::of_subresource(Some(name)), request.verb) {
         ("scale", _, _) => scale::handle(core, request).await,
         ("binding", _, _) => binding::handle(core, request).await,
+        ("token", _, _) => token_request::handle(core, request).await,
         ("eviction", _, _) => eviction::handle(core, request).await,
         (_, Some(_), Verb::Get) => get::handle(core, request).await,
         (_, Some(part), Verb::Update) => update::handle(core, request, part).await,

@@ -9,5 +9,6 @@ pub(crate) mod list;
 pub(crate) mod patch;
 pub(crate) mod review;
 pub(crate) mod scale;
+pub(crate) mod token_request;
 pub(crate) mod update;
 pub(crate) mod watch;

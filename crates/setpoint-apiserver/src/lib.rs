@@ -2,6 +2,7 @@
 
 mod admission;
 mod answer;
+mod authenticate;
 mod authorize;
 mod body;
 mod bootstrap;
@@ -20,6 +21,7 @@ mod metrics;
 mod negotiate;
 mod object;
 mod openapi;
+mod openid;
 mod options;
 mod patch;
 pub mod pki;
@@ -40,6 +42,7 @@ mod strategy;
 mod table;
 mod user;
 
+pub use authenticate::{KeyError, SigningKey, TokenFile, TokenFileError};
 pub use response::Body;
 pub use server::{ApiServer, AsUser, Builder};
 pub use storage::OpenError;

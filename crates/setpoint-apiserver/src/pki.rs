@@ -22,6 +22,7 @@ mod subject;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use folder::signing_key;
 pub use folder::{Folder, FolderError};
 pub(crate) use peer::user_of;
 use rcgen::{

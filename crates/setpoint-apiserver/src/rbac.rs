@@ -21,7 +21,7 @@ use tokio::sync::OnceCell;
 pub(crate) use aggregation::gather;
 pub(crate) use escalation::{check_create, check_update};
 use index::Index;
-pub(crate) use rule::Rule;
+pub(crate) use rule::{Rule, quoted};
 
 use crate::authorize::Attributes;
 use crate::server::Core;

@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
+use crate::authenticate::{Authenticator, SigningKey, TokenFile, impersonate};
 use crate::authorize::{self, Attributes};
 use crate::body::{self, MAX_BODY};
 use crate::bootstrap;
@@ -29,6 +30,7 @@ use crate::metadata::names;
 use crate::metrics::Metrics;
 use crate::negotiate;
 use crate::options::Query;
+use crate::pki;
 use crate::rbac::{self, Rbac};
 use crate::request::ResourceRequest;
 use crate::resource::Registry;
@@ -85,6 +87,7 @@ pub(crate) struct Core {
     pub metrics: Metrics,
     pub limits: limits::Limits,
     pub rbac: Rbac,
+    pub authenticator: Authenticator,
     /// Cancelled, and replaced, when the running watches shall end.
     watches: Mutex<CancellationToken>,
 }
@@ -119,6 +122,8 @@ impl std::fmt::Debug for Core {
 pub struct Builder {
     env: Option<Env>,
     history: Limits,
+    tokens: TokenFile,
+    signing_key: Option<SigningKey>,
 }
 
 impl Builder {
@@ -132,6 +137,19 @@ impl Builder {
     /// many changes, and at most so many bytes of objects. 100,000 changes and 64 MiB unless set.
     pub fn history(mut self, changes: usize, bytes: usize) -> Builder {
         self.history = Limits { events: changes, bytes };
+        self
+    }
+
+    /// Bearer tokens that the server accepts, besides those that it signs for service accounts.
+    pub fn tokens(mut self, tokens: TokenFile) -> Builder {
+        self.tokens = tokens;
+        self
+    }
+
+    /// The key that signs the tokens of service accounts. Unless set, it is a new one; a server with a folder
+    /// keeps it there, so that tokens outlive a restart.
+    pub fn signing_key(mut self, key: SigningKey) -> Builder {
+        self.signing_key = Some(key);
         self
     }
 
@@ -164,8 +182,13 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
     /// ```
-    pub async fn open(self, folder: impl AsRef<Path>) -> Result<ApiServer, OpenError> {
-        let storage = Box::new(Redb::open_in(folder.as_ref(), self.history).await?);
+    pub async fn open(mut self, folder: impl AsRef<Path>) -> Result<ApiServer, OpenError> {
+        let folder = folder.as_ref();
+        let storage = Box::new(Redb::open_in(folder, self.history).await?);
+        if self.signing_key.is_none() {
+            let key = pki::signing_key(&folder.join("pki")).map_err(OpenError::SigningKey)?;
+            self.signing_key = Some(key);
+        }
         Ok(self.start(storage).await?)
     }
 
@@ -176,6 +199,7 @@ impl Builder {
             metrics: Metrics::new(&env),
             limits: limits::Limits::default(),
             rbac: Rbac::default(),
+            authenticator: Authenticator::new(self.tokens, self.signing_key),
             watches: Mutex::default(),
             env: env.clone(),
         });
@@ -325,10 +349,11 @@ async fn answer(
     query: Query,
     body: RequestBody,
 ) -> Result<Response<Body>> {
-    let user = User::of(&parts.extensions).cloned().ok_or_else(Status::unauthorized)?;
+    let user = core.authenticator.authenticate(core, parts).await?;
     // A watch gives this place back once it runs, and takes one among the watches.
     let _place = core.limits.request()?;
     let work = async {
+        let user = impersonate::apply(core, user, &parts.headers).await?;
         match route {
             Route::Server(segments) => {
                 let attributes = Attributes {

@@ -58,6 +58,19 @@ impl User {
         format!("system:serviceaccount:{namespace}:{name}")
     }
 
+    /// A service account as a user, with the groups that it is in.
+    pub fn service_account(namespace: &str, name: &str) -> User {
+        let own_group = format!("system:serviceaccounts:{namespace}");
+        let groups = ["system:serviceaccounts".to_owned(), own_group];
+        User::new(User::service_account_name(namespace, name), groups)
+    }
+
+    /// The namespace and the name of the service account that this user is, if it is one.
+    pub(crate) fn as_service_account(&self) -> Option<(&str, &str)> {
+        let (namespace, name) = self.name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+        (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+    }
+
     /// The same user as a member of [`User::AUTHENTICATED`]: what an authenticator adds once it is sure.
     #[must_use]
     pub fn authenticated(mut self) -> User {

@@ -4,6 +4,7 @@ use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Payload};
+use crate::authenticate::{ISSUER, Verified};
 use crate::authorize::{self, Attributes};
 use crate::field_error::FieldError;
 use crate::options::WriteOptions;
@@ -34,8 +35,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
             decide(core, &subject(&review["spec"]), &review["spec"]).await?
         }
         "selfsubjectrulesreviews" => rules(core, &request.user, &review["spec"]).await?,
-        // No bearer tokens are issued, so none can be good.
-        "tokenreviews" => json!({"user": {}, "error": "this server accepts client certificates only"}),
+        "tokenreviews" => token(core, &review["spec"]).await?,
         _ => return Err(Status::no_such_path()),
     };
     let mut answer = Answer::new(StatusCode::CREATED, Payload::Other(review));
@@ -52,6 +52,23 @@ fn user_info(user: &User) -> Value {
         info["extra"] = json!(user.extra);
     }
     info
+}
+
+async fn token(core: &Core, spec: &Value) -> Result<Value> {
+    let token = spec["token"].as_str().unwrap_or_default();
+    if token.is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    let mut audiences: Vec<String> = serde_json::from_value(spec["audiences"].clone()).unwrap_or_default();
+    if audiences.is_empty() {
+        audiences.push(ISSUER.to_owned());
+    }
+    Ok(match core.authenticator.verify(core, token, &audiences).await {
+        Ok(Verified { user, audiences }) => {
+            json!({"authenticated": true, "user": user_info(&user), "audiences": audiences})
+        }
+        Err(why) => json!({"user": {}, "error": why}),
+    })
 }
 
 fn subject(spec: &Value) -> User {

@@ -12,7 +12,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{CertificateAuthority, DAY, Error, Identity, Pem, SERVER_NAMES, peer};
-use crate::User;
+use crate::{KeyError, SigningKey, User};
 
 /// A certificate that ends sooner is replaced: a server may run for weeks before it is started again.
 const LEAST_LIFE: Duration = Duration::from_secs(60 * DAY.as_secs());
@@ -56,6 +56,15 @@ pub enum FolderError {
         /// Why.
         source: Error,
     },
+    /// The stored key of the tokens of service accounts cannot be used. It is not replaced by itself: that
+    /// would void every token.
+    #[error("the key in {} cannot be used; restore it, or remove it and let clients ask for new tokens", path.display())]
+    SigningKey {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: KeyError,
+    },
     /// There is no certificate to store.
     #[error(transparent)]
     Issue(#[from] Error),
@@ -89,11 +98,7 @@ pub struct Folder {
 impl Folder {
     /// Opens a folder; it, and an authority in it, is made if there is none.
     pub fn open(env: &Env, path: &Path) -> Result<Folder, FolderError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(|source| FolderError::CreateFolder { folder: path.to_owned(), source })?;
+        make(path)?;
         let unusable = |source| FolderError::Authority { folder: path.to_owned(), source };
         let authority = match load(path, "ca")? {
             Some(pem) => CertificateAuthority::from_pem(env, pem).map_err(unusable)?,
@@ -171,6 +176,30 @@ impl Folder {
             && validity.not_before.timestamp() <= now.as_second()
             && validity.not_after.timestamp() >= (now + LEAST_LIFE).as_second()
     }
+}
+
+/// The key of the tokens of service accounts in a folder: the stored one, or a new one.
+pub(crate) fn signing_key(folder: &Path) -> Result<SigningKey, FolderError> {
+    make(folder)?;
+    let path = folder.join("sa.key");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => SigningKey::from_pem(&text).map_err(|source| FolderError::SigningKey { path, source }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let key = SigningKey::generate();
+            write(folder, &path, &key.to_pem()).map_err(|source| FolderError::Write { path, source })?;
+            Ok(key)
+        }
+        Err(source) => Err(FolderError::Read { path, source }),
+    }
+}
+
+/// Makes the folder, for its owner alone.
+fn make(path: &Path) -> Result<(), FolderError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| FolderError::CreateFolder { folder: path.to_owned(), source })
 }
 
 fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {

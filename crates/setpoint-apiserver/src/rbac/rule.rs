@@ -175,7 +175,7 @@ pub(super) fn missing(owned: &[Rule], wanted: &[Rule]) -> Missing {
 }
 
 /// Go's `%q` of a list: `["get" "list"]`.
-pub(super) fn quoted<T: AsRef<str>>(texts: &[T]) -> String {
+pub(crate) fn quoted<T: AsRef<str>>(texts: &[T]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| format!("{:?}", text.as_ref())).collect();
     format!("[{}]", texts.join(" "))
 }

@@ -17,6 +17,9 @@ pub enum OpenError {
         /// Why.
         source: io::Error,
     },
+    /// The key of the tokens of service accounts cannot be read or written.
+    #[error(transparent)]
+    SigningKey(crate::pki::FolderError),
     /// Another process has it open.
     #[error("{} is in use by another process; stop that one", path.display())]
     Locked {
