@@ -63,6 +63,20 @@ impl Kubeconfig {
     /// A kubeconfig for the server at `url`, whose certificate `authority` has issued, as `client`.
     pub fn new(url: &str, authority: &CertificateAuthority, client: &Identity) -> Kubeconfig {
         let client = client.to_pem();
+        let user = format!(
+            "client-certificate-data: {}\n    client-key-data: {}",
+            BASE64_STANDARD.encode(client.certificate),
+            BASE64_STANDARD.encode(client.key),
+        );
+        Kubeconfig::with_user(url, authority, &user)
+    }
+
+    /// The same as whoever has this bearer token.
+    pub fn with_token(url: &str, authority: &CertificateAuthority, token: &str) -> Kubeconfig {
+        Kubeconfig::with_user(url, authority, &format!("token: {token:?}"))
+    }
+
+    fn with_user(url: &str, authority: &CertificateAuthority, user: &str) -> Kubeconfig {
         let yaml = format!(
             "apiVersion: v1\n\
              kind: Config\n\
@@ -74,8 +88,7 @@ impl Kubeconfig {
              users:\n\
              - name: {NAME}\n  \
                user:\n    \
-                 client-certificate-data: {certificate}\n    \
-                 client-key-data: {key}\n\
+                 {user}\n\
              contexts:\n\
              - name: {NAME}\n  \
                context:\n    \
@@ -83,8 +96,6 @@ impl Kubeconfig {
                  user: {NAME}\n\
              current-context: {NAME}\n",
             authority = BASE64_STANDARD.encode(authority.certificate_pem()),
-            certificate = BASE64_STANDARD.encode(client.certificate),
-            key = BASE64_STANDARD.encode(client.key),
         );
         Kubeconfig { yaml }
     }

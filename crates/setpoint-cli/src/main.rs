@@ -1,5 +1,6 @@
 //! The command `setpoint`.
 
+mod kubeconfig;
 mod listen;
 mod logging;
 mod open_files;
@@ -23,6 +24,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Up(up::Up),
+    Kubeconfig(kubeconfig::KubeconfigCommand),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let result = match command {
         Command::Up(up) => up.run(&env, started),
+        Command::Kubeconfig(command) => command.run(&env),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

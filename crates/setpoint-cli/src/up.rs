@@ -9,7 +9,7 @@ use clap::Args;
 use setpoint_apiserver::kubeconfig::{self, Kubeconfig};
 use setpoint_apiserver::pki::{self, CertificateAuthority, Identity};
 use setpoint_apiserver::serve::CancellationToken;
-use setpoint_apiserver::{ApiServer, User};
+use setpoint_apiserver::{ApiServer, TokenFile, User};
 use setpoint_env::Env;
 use tokio::time::Instant;
 
@@ -23,7 +23,8 @@ use crate::{logging, open_files};
 /// sudden. The server's own certificate authority is there too, and is the same after a restart.
 ///
 /// A kubeconfig for an administrator appears once the server answers, and is removed when the server stops,
-/// unless somebody has changed it by then. Requests without a client certificate are refused.
+/// unless somebody has changed it by then. Everybody else may do what RBAC allows; requests without a client
+/// certificate or a token are refused. `setpoint kubeconfig` makes kubeconfigs for other users.
 ///
 /// Ctrl-C and SIGTERM stop it; a second one stops it at once.
 #[derive(Args)]
@@ -49,6 +50,10 @@ pub(crate) struct Up {
     /// Only its owner can read it. A file that has other clusters in it is never overwritten.
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
+
+    /// Bearer tokens to accept, as kube-apiserver's --token-auth-file: token,user,uid,"group1,group2"
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 
     /// What to log to standard error: error, warn, info, debug or trace
     ///
@@ -122,7 +127,10 @@ impl Up {
     }
 
     async fn server(&self, env: &Env) -> anyhow::Result<ApiServer> {
-        let builder = ApiServer::builder().env(env.clone());
+        let mut builder = ApiServer::builder().env(env.clone());
+        if let Some(path) = &self.token_file {
+            builder = builder.tokens(TokenFile::read(path)?);
+        }
         if self.memory {
             return Ok(builder.build());
         }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::api::{Api, ListParams, PostParams, WatchEvent, WatchParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::client::ConfigExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -327,4 +328,83 @@ async fn help_and_version_help() {
     }
     let (code, version, _) = run(folder.path(), &["--version"]).await;
     assert_eq!((code, version), (Some(0), format!("setpoint {}\n", env!("CARGO_PKG_VERSION"))));
+}
+
+/// What the user of a kubeconfig is told when it lists config maps.
+async fn list_config_maps(path: &Path) -> Result<usize, String> {
+    let maps: Api<ConfigMap> = Api::default_namespaced(client(Kubeconfig::read_from(path).unwrap()).await);
+    match maps.list(&ListParams::default()).await {
+        Ok(list) => Ok(list.items.len()),
+        Err(kube::Error::Api(status)) => Err(format!("{} {}", status.code, status.message)),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+#[tokio::test]
+async fn users_and_service_accounts_get_kubeconfigs_with_the_rights_that_roles_give() {
+    let server = Server::start_with(&["--listen", "127.0.0.1:0"]).await;
+    let folder = server.folder.path();
+    let admin = server.client().await;
+    create_config_map(admin.clone(), "a").await;
+
+    let jane = ["kubeconfig", "--user", "jane", "--group", "readers", "--output", "jane"];
+    assert_eq!(run(folder, &jane).await, (Some(0), String::new(), String::new()));
+    assert_eq!(std::fs::metadata(folder.join("jane")).unwrap().permissions().mode() & 0o777, 0o600);
+    let refused = list_config_maps(&folder.join("jane")).await.unwrap_err();
+    assert!(refused.starts_with("403 configmaps is forbidden: User \"jane\" cannot list"), "{refused}");
+
+    let robot = ["kubeconfig", "--service-account", "default/robot", "--output", "robot"];
+    let (code, _, stderr) = run(folder, &robot).await;
+    assert_eq!(code, Some(1));
+    assert_one_line(&stderr, "serviceaccounts \"robot\" not found");
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(admin.clone());
+    let mut account = ServiceAccount::default();
+    account.metadata.name = Some("robot".to_owned());
+    accounts.create(&PostParams::default(), &account).await.unwrap();
+    assert_eq!(run(folder, &robot).await.0, Some(0));
+    assert!(list_config_maps(&folder.join("robot")).await.unwrap_err().starts_with("403 "));
+
+    let binding: RoleBinding = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "readers"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [
+            {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "readers"},
+            {"kind": "ServiceAccount", "name": "robot", "namespace": "default"}
+        ]
+    }))
+    .unwrap();
+    Api::default_namespaced(admin).create(&PostParams::default(), &binding).await.unwrap();
+    assert!(list_config_maps(&folder.join("jane")).await.unwrap() > 0);
+    assert!(list_config_maps(&folder.join("robot")).await.unwrap() > 0);
+    accounts.delete("robot", &DeleteParams::default()).await.unwrap();
+    assert_eq!(list_config_maps(&folder.join("robot")).await.unwrap_err(), "401 Unauthorized");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_needs_a_server_or_its_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, _, stderr) = run(folder.path(), &["kubeconfig", "--user", "jane"]).await;
+    assert_eq!(code, Some(1));
+    assert_one_line(&stderr, "setpoint up --data");
+    assert!(!folder.path().join(".setpoint").exists(), "it makes no authority of its own");
+    let (code, _, stderr) = run(folder.path(), &["kubeconfig"]).await;
+    assert!(code == Some(2) && stderr.contains("--service-account"), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_token_file_is_checked_and_its_tokens_are_users() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens");
+    std::fs::write(&path, "abc,jane\n").unwrap();
+    let file = path.to_str().unwrap();
+    let (code, _, stderr) =
+        run(folder.path(), &["up", "--listen", ":0", "--memory", "--token-file", file]).await;
+    assert_eq!(code, Some(1));
+    assert_one_line(&stderr, "line 1 of the token file");
+    std::fs::write(&path, "abc,jane,1,system:masters\n").unwrap();
+    let server = Server::start_with(&["--listen", ":0", "--memory", "--token-file", file]).await;
+    let mut kubeconfig = server.kubeconfig();
+    let token = kube::config::AuthInfo { token: Some("abc".into()), ..Default::default() };
+    kubeconfig.auth_infos[0].auth_info = Some(token);
+    create_config_map(client(kubeconfig).await, "by-token").await;
 }

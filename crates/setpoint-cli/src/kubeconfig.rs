@@ -1,0 +1,134 @@
+//! `setpoint kubeconfig`: a kubeconfig for a user with fewer rights.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig as Parsed};
+use setpoint_apiserver::User;
+use setpoint_apiserver::kubeconfig::Kubeconfig;
+use setpoint_apiserver::pki;
+use setpoint_env::Env;
+
+/// Tokens in a file last as long as certificates do.
+const LIFETIME: i64 = 365 * 24 * 60 * 60;
+
+/// Write a kubeconfig for a user who may do only what roles allow
+///
+/// A user gets a certificate from the authority in the folder of --data. A service account gets a token from
+/// the running server, void when the account is deleted. Both are good for a year. What they may do is up to
+/// RBAC: `kubectl create rolebinding …` as the administrator.
+#[derive(Args)]
+#[command(group(clap::ArgGroup::new("who").required(true).args(["user", "service_account"])))]
+pub(crate) struct KubeconfigCommand {
+    /// The name of the user
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
+    /// A group that the user is in; may be repeated
+    #[arg(long = "group", value_name = "GROUP", requires = "user")]
+    groups: Vec<String>,
+
+    /// A service account that exists
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    service_account: Option<String>,
+
+    /// The folder that `setpoint up` runs with
+    #[arg(long, value_name = "DIR", default_value = "./.setpoint")]
+    data: PathBuf,
+
+    /// Where the server is [default: where the running one says it is]
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+
+    /// Where to write the kubeconfig, for its owner alone [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl KubeconfigCommand {
+    /// Writes it.
+    pub(crate) fn run(self, env: &Env) -> anyhow::Result<()> {
+        if !self.data.join("pki/ca.crt").exists() {
+            bail!(
+                "there is no certificate authority in {}; start a server with setpoint up --data, or name its folder \
+                 with --data DIR",
+                self.data.display()
+            );
+        }
+        let running = self.running()?;
+        let url = match (&self.server, &running) {
+            (Some(url), _) => url.clone(),
+            (None, Some(running)) => server_of(running)
+                .with_context(|| format!("{} names no server", self.admin_path().display()))?,
+            (None, None) => return Err(self.not_running()),
+        };
+        let authority = pki::Folder::open(env, &self.data.join("pki"))?.into_authority();
+        let kubeconfig = if let Some(account) = &self.service_account {
+            let running = running.ok_or_else(|| self.not_running())?;
+            Kubeconfig::with_token(&url, &authority, &token(running, account)?)
+        } else {
+            let name = self.user.as_deref().unwrap_or_default();
+            let user = User::new(name, self.groups.iter().map(String::as_str));
+            Kubeconfig::new(&url, &authority, &authority.issue_client(&user)?)
+        };
+        match &self.output {
+            Some(path) => kubeconfig.write(path).map_err(|error| {
+                anyhow!("{:#}; choose another place with --output FILE", anyhow::Error::new(error))
+            }),
+            None => std::io::stdout().write_all(kubeconfig.as_yaml().as_bytes()).context("cannot write"),
+        }
+    }
+
+    fn admin_path(&self) -> PathBuf {
+        self.data.join("kubeconfig")
+    }
+
+    fn not_running(&self) -> anyhow::Error {
+        anyhow!(
+            "no server runs with the folder {}; start it with setpoint up --data, or say where it will be with \
+             --server URL (which is enough for --user)",
+            self.data.display()
+        )
+    }
+
+    /// The kubeconfig of the administrator, which is there while the server runs.
+    fn running(&self) -> anyhow::Result<Option<Parsed>> {
+        let path: &Path = &self.admin_path();
+        if !path.exists() {
+            return Ok(None);
+        }
+        Parsed::read_from(path).map(Some).with_context(|| format!("cannot read {}", path.display()))
+    }
+}
+
+fn server_of(config: &Parsed) -> Option<String> {
+    config.clusters.first()?.cluster.as_ref()?.server.clone()
+}
+
+/// Asks the running server for a token.
+fn token(admin: Parsed, account: &str) -> anyhow::Result<String> {
+    let (namespace, name) = account
+        .split_once('/')
+        .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'))
+        .with_context(|| {
+            format!("bad service account {account:?}: --service-account takes NAMESPACE/NAME")
+        })?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let config = kube::Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(kube::Client::try_from(config)?, namespace);
+        let spec = TokenRequestSpec { expiration_seconds: Some(LIFETIME), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+        let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
+        let answer = answer.map_err(|error| match error {
+            kube::Error::Api(status) => anyhow!("the server says: {}", status.message),
+            other => anyhow!(other).context("cannot ask the server for a token"),
+        })?;
+        answer.status.and_then(|status| status.token).context("the server has answered without a token")
+    })
+}
