@@ -9,6 +9,7 @@ use setpoint_env::{Env, Task};
 use tokio_util::sync::CancellationToken;
 
 use crate::controllers::{Controllers, Setup};
+use crate::node::{NodeConfig, Nodes};
 
 /// A cluster that runs: controllers and nodes beside an API server. It ends when it is stopped or dropped.
 pub struct Cluster {
@@ -17,6 +18,7 @@ pub struct Cluster {
     /// The server, if it is in this process.
     server: Option<ApiServer>,
     metrics: Metrics,
+    nodes: Nodes,
     shutdown: CancellationToken,
     running: Task<Result<(), ManagerError>>,
 }
@@ -39,6 +41,7 @@ pub struct Builder {
     client: Client,
     env: Env,
     controllers: Controllers,
+    nodes: NodeConfig,
     metrics: Metrics,
 }
 
@@ -55,6 +58,18 @@ impl Builder {
         self
     }
 
+    /// How many simulated nodes there are; one unless set.
+    pub fn nodes(mut self, count: usize) -> Builder {
+        self.nodes.count = count;
+        self
+    }
+
+    /// How many simulated nodes there are, what they have, and how long things take on them.
+    pub fn node_config(mut self, nodes: NodeConfig) -> Builder {
+        self.nodes = nodes;
+        self
+    }
+
     /// Where to count.
     pub fn metrics(mut self, metrics: Metrics) -> Builder {
         self.metrics = metrics;
@@ -63,20 +78,26 @@ impl Builder {
 
     /// Starts everything, and returns at once. Call it inside a tokio runtime.
     pub fn start(self) -> Cluster {
-        let Builder { client, env, controllers, metrics } = self;
+        let Builder { client, env, controllers, nodes, metrics } = self;
         let runtime = Runtime::with(client.clone(), env.clone(), metrics.clone());
-        let setup = Setup { env: env.clone() };
-        let manager = controllers.add_to(Manager::with(runtime), &setup);
+        let nodes = Nodes::new(client.clone(), env.clone(), nodes);
+        let manager = nodes.add_to(controllers.add_to(Manager::with(runtime), &Setup {}));
         let shutdown = manager.shutdown().clone();
         let running = env.spawn(manager.run());
-        Cluster { client, env, server: None, metrics, shutdown, running }
+        Cluster { client, env, server: None, metrics, nodes, shutdown, running }
     }
 }
 
 impl Cluster {
     /// Settings for a cluster on the API server that `client` reaches.
     pub fn builder(client: Client) -> Builder {
-        Builder { client, env: Env::system(), controllers: Controllers::all(), metrics: Metrics::default() }
+        Builder {
+            client,
+            env: Env::system(),
+            controllers: Controllers::all(),
+            nodes: NodeConfig::default(),
+            metrics: Metrics::default(),
+        }
     }
 
     /// A cluster for a test: an API server in this process and everything beside it. Time is tokio's: in a test
@@ -107,6 +128,11 @@ impl Cluster {
     /// The API server, if it is in this process because of [`Cluster::in_process`].
     pub fn server(&self) -> Option<&ApiServer> {
         self.server.as_ref()
+    }
+
+    /// The simulated nodes, to switch them off and on.
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
     /// What is measured.

@@ -4,16 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use setpoint::Manager;
-use setpoint_env::Env;
 
-use crate::{deployment, replica_set};
+use crate::{deployment, node_lifecycle, replica_set, scheduler};
 
 /// What a controller may need besides the manager that it is added to.
-pub(crate) struct Setup {
-    /// Time and randomness.
-    #[expect(dead_code, reason = "the first who needs it takes this away")]
-    pub(crate) env: Env,
-}
+pub(crate) struct Setup {}
 
 /// Adds a controller to a manager. A controller takes its caches from [`Manager::informers`].
 type Add = fn(Manager, &Setup) -> Manager;
@@ -28,6 +23,8 @@ const TABLE: &[(&str, Add)] = &[
         let controller = replica_set::controller(manager.informers());
         manager.controller(controller)
     }),
+    ("node-lifecycle-controller", |manager, _| node_lifecycle::add_to(manager)),
+    ("scheduler", |manager, _| scheduler::add_to(manager)),
 ];
 
 /// The end that most names have, and that nobody needs to type.

@@ -17,16 +17,21 @@
 //! # }).unwrap();
 //! ```
 
+mod caches;
 mod cluster;
 mod controllers;
 mod deployment;
 mod failure;
+pub mod node;
+mod node_lifecycle;
 mod number;
 mod owned;
 mod pod;
 mod pod_control;
 mod replica_set;
+mod scheduler;
 mod time;
 
 pub use cluster::{Builder, Cluster, ClusterError};
 pub use controllers::{Controllers, UnknownController};
+pub use node::{Delays, NodeConfig, Nodes};

@@ -50,6 +50,27 @@ pub fn canonical_quantity(text: &str) -> Result<Option<String>, QuantityError> {
     Ok((canonical != text).then_some(canonical))
 }
 
+/// What a quantity amounts to, in nanos, the finest that Kubernetes keeps. What does not fit is as large as can be.
+///
+/// ```
+/// use setpoint_kinds::quantity_nanos;
+/// assert_eq!(quantity_nanos("500m"), Ok(500_000_000));
+/// assert_eq!(quantity_nanos("1Ki"), Ok(1_024_000_000_000));
+/// assert_eq!(quantity_nanos("-1.5"), quantity_nanos("-1500m"));
+/// assert!(quantity_nanos("lots").is_err());
+/// ```
+pub fn quantity_nanos(text: &str) -> Result<i128, QuantityError> {
+    let parts = Parts::scan(text)?;
+    let (format, exponent) = suffix(parts.suffix)?;
+    let amount = Amount::new(&parts, format, exponent);
+    let digits = amount.digits.iter().map(|digit| i128::from(*digit));
+    let number = digits.fold(0i128, |number, digit| number.saturating_mul(10).saturating_add(digit));
+    // Rounding has made sure that nothing is finer than a nano.
+    let power = (9 - amount.scale).clamp(0, 40);
+    let nanos = (0..power).fold(number, |number, _| number.saturating_mul(10));
+    Ok(if amount.negative { -nanos } else { nanos })
+}
+
 /// The pieces of a quantity's text.
 struct Parts<'a> {
     negative: bool,

@@ -30,6 +30,7 @@ pub(crate) fn start(world: &World) -> Cluster {
     Cluster::builder(world.client_named("controllers"))
         .env(world.env().clone())
         .controllers(controllers)
+        .nodes(0)
         .start()
 }
 

@@ -1,0 +1,186 @@
+//! Simulated nodes: Node objects that live, and run pods that are bound to them, without any container.
+//!
+//! A node is a [`machine`] that registers itself and beats, and a [`kubelet`], one for all nodes, that moves
+//! each pod through its [`life`].
+
+mod annotations;
+mod kubelet;
+mod life;
+mod machine;
+mod status;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use setpoint::Manager;
+use setpoint::k8s_openapi::api::core::v1::{Node, Pod};
+use setpoint::kube::Client;
+use setpoint_env::Env;
+use tokio::sync::watch;
+
+use crate::caches;
+
+pub use self::annotations::{EXIT_CODE, FAIL_AFTER, IMAGE_PULL_ERROR, READY_AFTER};
+
+/// How many nodes there are, and what they are like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeConfig {
+    /// How many. They are called `node-1`, `node-2` ….
+    pub count: usize,
+    /// What each has, by resource.
+    pub capacity: BTreeMap<String, String>,
+    /// How long things take.
+    pub delays: Delays,
+}
+
+/// How long things take on a node. Each time is between the one that is given and half as much again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delays {
+    /// From a pod's arrival until its first container runs: the sandbox, the network, the image.
+    pub start: Duration,
+    /// How long an init container runs.
+    pub init: Duration,
+    /// How long a container of a Job runs, if nothing else is said.
+    pub job: Duration,
+    /// From the deletion of a pod until its containers have ended; never longer than its grace period.
+    pub stop: Duration,
+}
+
+impl Default for NodeConfig {
+    fn default() -> NodeConfig {
+        let capacity = [("cpu", "32"), ("memory", "256Gi"), ("pods", "110"), ("ephemeral-storage", "1Ti")];
+        NodeConfig {
+            count: 1,
+            capacity: capacity.into_iter().map(|(name, amount)| (name.into(), amount.into())).collect(),
+            delays: Delays::default(),
+        }
+    }
+}
+
+impl Default for Delays {
+    fn default() -> Delays {
+        Delays {
+            start: Duration::from_millis(400),
+            init: Duration::from_millis(400),
+            job: Duration::from_secs(2),
+            stop: Duration::from_millis(400),
+        }
+    }
+}
+
+/// The nodes of a cluster, to switch them off and on. Clones are the same nodes.
+#[derive(Clone)]
+pub struct Nodes {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    machines: BTreeMap<String, Machine>,
+    config: NodeConfig,
+    client: Client,
+    env: Env,
+}
+
+/// One node.
+struct Machine {
+    name: String,
+    /// Its place among the nodes; addresses follow from it.
+    number: usize,
+    power: watch::Sender<bool>,
+    /// The last byte of each pod's address, by uid.
+    addresses: Mutex<BTreeMap<String, u8>>,
+}
+
+impl Nodes {
+    pub(crate) fn new(client: Client, env: Env, config: NodeConfig) -> Nodes {
+        let machine = |number: usize| {
+            let name = format!("node-{}", number + 1);
+            let power = watch::Sender::new(true);
+            (name.clone(), Machine { name, number, power, addresses: Mutex::default() })
+        };
+        let machines = (0..config.count).map(machine).collect();
+        Nodes { inner: Arc::new(Inner { machines, config, client, env }) }
+    }
+
+    /// Adds everything that makes the nodes live to a manager.
+    pub(crate) fn add_to(&self, manager: Manager) -> Manager {
+        if self.inner.machines.is_empty() {
+            return manager;
+        }
+        caches::index_pods(&manager.informers().informer::<Pod>());
+        let (machines, nodes) = (self.clone(), manager.informers().informer::<Node>());
+        manager.controller(kubelet::controller(self.clone())).runnable("nodes", move |shutdown| async move {
+            machines.live(nodes, shutdown).await;
+            Ok(())
+        })
+    }
+
+    /// The names of the nodes.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.inner.machines.keys().map(String::as_str)
+    }
+
+    /// Switches a node off, as if its plug were pulled: it does not beat, and its pods do nothing more. Says
+    /// whether there is such a node.
+    pub fn kill(&self, name: &str) -> bool {
+        self.switch(name, false)
+    }
+
+    /// Switches a node on again. Says whether there is such a node.
+    pub fn revive(&self, name: &str) -> bool {
+        self.switch(name, true)
+    }
+
+    fn switch(&self, name: &str, is_on: bool) -> bool {
+        let machine = self.inner.machines.get(name);
+        machine.map(|machine| machine.power.send_replace(is_on)).is_some()
+    }
+}
+
+impl Machine {
+    fn is_on(&self) -> bool {
+        *self.power.borrow()
+    }
+
+    /// The node's own address.
+    fn host_ip(&self) -> String {
+        let host = self.number + 2;
+        format!("172.18.{}.{}", host / 250, host % 250)
+    }
+
+    fn network(&self) -> (usize, usize) {
+        (244 + self.number / 256, self.number % 256)
+    }
+
+    /// The network that its pods are in.
+    fn pod_cidr(&self) -> String {
+        let (high, low) = self.network();
+        format!("10.{high}.{low}.0/24")
+    }
+
+    /// The address of a pod: the one that it has, or the first that is free.
+    fn pod_ip(&self, uid: &str, current: Option<&str>) -> String {
+        let (high, low) = self.network();
+        let prefix = format!("10.{high}.{low}.");
+        let mut addresses = self.addresses.lock();
+        let known = current.and_then(|ip| ip.strip_prefix(&prefix)?.parse().ok());
+        let last = addresses.get(uid).copied().or(known).unwrap_or_else(|| {
+            let free = (2..=254).find(|last| !addresses.values().any(|taken| taken == last));
+            free.unwrap_or(254)
+        });
+        addresses.insert(uid.to_owned(), last);
+        format!("{prefix}{last}")
+    }
+
+    fn release(&self, uid: &str) {
+        self.addresses.lock().remove(uid);
+    }
+}
+
+impl std::fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}

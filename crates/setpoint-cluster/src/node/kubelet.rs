@@ -1,0 +1,155 @@
+//! Moves pods through their lives and writes down where they are: one controller for the pods of all nodes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use setpoint::k8s_openapi::api::core::v1::{Pod, PodStatus};
+use setpoint::kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use setpoint::kube::{self, Api, Resource};
+use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
+
+use super::annotations::Behaviour;
+use super::life::{Life, Moment, Stage, Told};
+use super::{Machine, Nodes, status};
+
+/// What events are reported by, as `kubectl describe` shows it.
+const NAME: &str = "kubelet";
+/// How many pods are written at the same time.
+const WORKERS: usize = 8;
+/// How often a pod looks whether its node is on again.
+const OFF: Duration = Duration::from_secs(5);
+
+/// The nodes, and the lives of the pods on them.
+struct Kubelet {
+    nodes: Nodes,
+    lives: Mutex<BTreeMap<ObjectKey, Life>>,
+}
+
+pub(super) fn controller(nodes: Nodes) -> Controller<Pod> {
+    Controller::new(NAME, reconcile).workers(WORKERS).state(Kubelet { nodes, lives: Mutex::default() })
+}
+
+async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let kubelet = cx.state::<Kubelet>();
+    let Some(pod) = cx.lister::<Pod>().get(&key) else {
+        kubelet.forget(&key);
+        return Ok(Action::done());
+    };
+    let Some(machine) = kubelet.machine_of(&pod) else { return Ok(Action::done()) };
+    if !machine.is_on() {
+        return Ok(Action::requeue_after(OFF));
+    }
+    let now = Moment::now(cx.env());
+    let (life, told) = kubelet.advance(&key, &pod, now, &cx);
+    let wanted = kubelet.status(machine, &pod, &life, now);
+    let api: Api<Pod> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
+    if write(&api, &pod, &wanted).await? == Written::Gone {
+        kubelet.forget(&key);
+        return Ok(Action::done());
+    }
+    tell(&cx, &pod, told);
+    if matches!(life.stage, Stage::Ended { .. }) {
+        remove(&api, &pod).await?;
+        return Ok(Action::done());
+    }
+    Ok(next(&life, &pod, now))
+}
+
+/// When the life goes on.
+fn next(life: &Life, pod: &Pod, now: Moment) -> Action {
+    let due = life.due().map(|due| due.saturating_duration_since(now.instant));
+    let deadline =
+        life.deadline(pod).map(|end| Duration::try_from(end.duration_since(now.wall)).unwrap_or_default());
+    match due.into_iter().chain(deadline).min() {
+        Some(wait) => Action::requeue_after(wait),
+        None => Action::done(),
+    }
+}
+
+impl Kubelet {
+    fn machine_of(&self, pod: &Pod) -> Option<&Machine> {
+        self.nodes.inner.machines.get(pod.spec.as_ref()?.node_name.as_deref()?)
+    }
+
+    fn forget(&self, key: &ObjectKey) {
+        let Some(life) = self.lives.lock().remove(key) else { return };
+        for machine in self.nodes.inner.machines.values() {
+            machine.release(&life.uid);
+        }
+    }
+
+    /// Where the pod is now. Another pod of the same name begins anew.
+    fn advance(&self, key: &ObjectKey, pod: &Pod, now: Moment, cx: &Context) -> (Life, Vec<Told>) {
+        let delays = &self.nodes.inner.config.delays;
+        let mut lives = self.lives.lock();
+        let find = || Life::find(pod, now, cx.env(), delays);
+        let life = lives.entry(key.clone()).or_insert_with(find);
+        if Some(&life.uid) != pod.metadata.uid.as_ref() {
+            *life = find();
+        }
+        let told = life.advance(pod, now, cx.env(), delays);
+        (life.clone(), told)
+    }
+
+    fn status(&self, machine: &Machine, pod: &Pod, life: &Life, now: Moment) -> PodStatus {
+        let behaviour = Behaviour::of(pod, self.nodes.inner.config.delays.job);
+        let is_host = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
+        let current = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
+        let has_network =
+            !matches!(life.stage, Stage::Creating) && (life.started.is_some() || current.is_some());
+        let pod_ip = match (is_host, has_network || matches!(life.stage, Stage::Init(_))) {
+            (true, _) => Some(machine.host_ip()),
+            (false, true) => Some(machine.pod_ip(&life.uid, current)),
+            (false, false) => None,
+        };
+        let place = status::Place { host_ip: machine.host_ip(), pod_ip, now: now.wall };
+        status::status(pod, life, &behaviour, &place)
+    }
+}
+
+#[derive(PartialEq)]
+enum Written {
+    Done,
+    Gone,
+}
+
+/// Writes the status if it is not what the pod has. Conditions are merged by type: those of others stay.
+async fn write(api: &Api<Pod>, pod: &Pod, wanted: &PodStatus) -> Result<Written, kube::Error> {
+    if pod.status.as_ref() == Some(wanted) {
+        return Ok(Written::Done);
+    }
+    let status: Value = serde_json::to_value(wanted).map_err(kube::Error::SerdeError)?;
+    let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    match api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await {
+        Ok(_) => Ok(Written::Done),
+        // Another pod has its name by now, or none.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Written::Gone),
+        Err(error) => Err(error),
+    }
+}
+
+fn tell(cx: &Context, pod: &Pod, told: Vec<Told>) {
+    for (field_path, event) in told {
+        let mut about = pod.object_ref(&());
+        about.field_path = field_path;
+        cx.recorder().event_about(about, event);
+    }
+}
+
+/// Takes a pod that was deleted, and whose containers have ended, from the server.
+async fn remove(api: &Api<Pod>, pod: &Pod) -> Result<(), kube::Error> {
+    let meta = &pod.metadata;
+    if meta.deletion_timestamp.is_none() || meta.deletion_grace_period_seconds == Some(0) {
+        return Ok(());
+    }
+    let preconditions = Preconditions { uid: meta.uid.clone(), resource_version: None };
+    let now = DeleteParams::default().grace_period(0).preconditions(preconditions);
+    match api.delete(meta.name.as_deref().unwrap_or_default(), &now).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,215 @@
+//! The Node object of a node, its lease and its heartbeats.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use setpoint::k8s_openapi::api::coordination::v1::Lease;
+use setpoint::k8s_openapi::api::core::v1::Node;
+use setpoint::kube::api::{Patch, PatchParams, PostParams};
+use setpoint::kube::{self, Api, ResourceExt};
+use setpoint::{Lister, ObjectKey, SharedInformer};
+use tokio_util::sync::CancellationToken;
+
+use super::{Machine, Nodes};
+
+/// The namespace of the leases of nodes.
+const LEASES: &str = "kube-node-lease";
+/// How long a lease is good for, and how often it is renewed.
+const LEASE: Duration = Duration::from_secs(40);
+const RENEWAL: Duration = Duration::from_secs(10);
+/// How often a status is written that has not changed but for its heartbeat.
+const REPORT: Duration = Duration::from_secs(300);
+/// How long to wait after a request failed.
+const RETRY: Duration = Duration::from_secs(1);
+/// The version of the kubelet that the nodes play.
+const VERSION: &str = "v1.37.1";
+
+impl Nodes {
+    /// Lets all nodes live until the shutdown.
+    pub(super) async fn live(self, nodes: SharedInformer<Node>, shutdown: CancellationToken) {
+        nodes.start();
+        let nodes = nodes.lister();
+        let all = join_all(self.inner.machines.values().map(|machine| self.life_of(machine, &nodes)));
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => {}
+            _ = all => {}
+        }
+    }
+
+    /// Registers a node, then renews its lease and reports its status, whenever it is on.
+    async fn life_of(&self, machine: &Machine, nodes: &Lister<Node>) {
+        let mut power = machine.power.subscribe();
+        loop {
+            // The sender is in the machine.
+            if power.wait_for(|is_on| *is_on).await.is_err() {
+                return;
+            }
+            let off = async { drop(power.wait_for(|is_on| !*is_on).await) };
+            tokio::select! {
+                biased;
+                () = off => {}
+                () = self.beat(machine, nodes) => {}
+            }
+        }
+    }
+
+    async fn beat(&self, machine: &Machine, nodes: &Lister<Node>) {
+        let env = &self.inner.env;
+        let mut reported = None;
+        let mut lease: Option<Lease> = None;
+        loop {
+            let is_marked =
+                nodes.get(&ObjectKey::cluster(&machine.name)).is_some_and(|node| !is_ready(&node));
+            let due = is_marked || reported.is_none_or(|at| env.instant() - at >= REPORT);
+            let done = async {
+                if due {
+                    self.report(machine).await?;
+                    reported = Some(env.instant());
+                }
+                lease = Some(self.renew(machine, lease.take()).await?);
+                Ok::<_, kube::Error>(())
+            };
+            let wait = match done.await {
+                Ok(()) => env.jitter(RENEWAL, 0.04),
+                Err(error) => {
+                    tracing::debug!(node = machine.name, %error, "a heartbeat failed; it is tried again");
+                    env.jitter(RETRY, 0.5)
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Writes the node's status; makes the node if there is none.
+    async fn report(&self, machine: &Machine) -> Result<(), kube::Error> {
+        let api: Api<Node> = Api::all(self.inner.client.clone());
+        let found = api.get_opt(&machine.name).await?;
+        if found.is_none() {
+            match api.create(&PostParams::default(), &decode(self.node(machine))?).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                created => drop(created?),
+            }
+        }
+        let status = json!({"status": self.status(machine, found.as_ref())});
+        api.patch_status(&machine.name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
+        Ok(())
+    }
+
+    /// The Node as it registers.
+    fn node(&self, machine: &Machine) -> Value {
+        json!({
+            "metadata": {
+                "name": machine.name,
+                "labels": {
+                    "kubernetes.io/hostname": machine.name,
+                    "kubernetes.io/os": "linux",
+                    "kubernetes.io/arch": "amd64",
+                    "beta.kubernetes.io/os": "linux",
+                    "beta.kubernetes.io/arch": "amd64",
+                },
+                "annotations": {"sim.setpoint.dev/simulated": "true"},
+            },
+            "spec": {"podCIDR": machine.pod_cidr(), "podCIDRs": [machine.pod_cidr()]},
+        })
+    }
+
+    fn status(&self, machine: &Machine, node: Option<&Node>) -> Value {
+        let resources: &BTreeMap<String, String> = &self.inner.config.capacity;
+        json!({
+            "capacity": resources,
+            "allocatable": resources,
+            "addresses": [
+                {"type": "InternalIP", "address": machine.host_ip()},
+                {"type": "Hostname", "address": machine.name},
+            ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": {
+                "machineID": "", "systemUUID": "", "bootID": "",
+                "kernelVersion": "0.0.0-simulated",
+                "osImage": "Simulated by Setpoint",
+                "containerRuntimeVersion": concat!("setpoint://", env!("CARGO_PKG_VERSION")),
+                "kubeletVersion": VERSION,
+                "kubeProxyVersion": "",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+            },
+            "conditions": self.conditions(node),
+        })
+    }
+
+    fn conditions(&self, node: Option<&Node>) -> Vec<Value> {
+        let now = time(self.inner.env.now(), 0);
+        let old = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
+        let condition = |(type_, status, reason, message): (&str, &str, &str, &str)| {
+            let same = old.into_iter().flatten().find(|c| c.type_ == type_ && c.status == status);
+            let since = same.and_then(|c| c.last_transition_time.as_ref());
+            json!({
+                "type": type_, "status": status, "reason": reason, "message": message,
+                "lastHeartbeatTime": now,
+                "lastTransitionTime": since.map_or_else(|| now.clone(), |since| time(since.0, 0)),
+            })
+        };
+        let conditions = [
+            (
+                "MemoryPressure",
+                "False",
+                "KubeletHasSufficientMemory",
+                "kubelet has sufficient memory available",
+            ),
+            ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+            ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        ];
+        conditions.into_iter().map(condition).collect()
+    }
+
+    /// Renews the node's lease, or makes it.
+    async fn renew(&self, machine: &Machine, known: Option<Lease>) -> Result<Lease, kube::Error> {
+        let api: Api<Lease> = Api::namespaced(self.inner.client.clone(), LEASES);
+        let renewed = json!(time(self.inner.env.now(), 6));
+        let known = match known {
+            Some(lease) => Some(lease),
+            None => api.get_opt(&machine.name).await?,
+        };
+        if known.is_some() {
+            let patch = json!({"spec": {"renewTime": renewed}});
+            match api.patch(&machine.name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                patched => return patched,
+            }
+        }
+        let node = Api::<Node>::all(self.inner.client.clone()).get(&machine.name).await?;
+        let lease = json!({
+            "metadata": {
+                "name": machine.name,
+                "ownerReferences": [{
+                    "apiVersion": "v1", "kind": "Node", "name": machine.name, "uid": node.uid(),
+                }],
+            },
+            "spec": {
+                "holderIdentity": machine.name,
+                "leaseDurationSeconds": LEASE.as_secs(),
+                "renewTime": renewed,
+            },
+        });
+        api.create(&PostParams::default(), &decode(lease)?).await
+    }
+}
+
+/// Whether the server says of a node what it says of itself.
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+fn decode<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, kube::Error> {
+    serde_json::from_value(value).map_err(kube::Error::SerdeError)
+}
+
+/// A time as the API writes it, with this many digits of a second.
+fn time(at: jiff::Timestamp, digits: usize) -> String {
+    format!("{at:.digits$}")
+}

@@ -1,0 +1,156 @@
+//! Gives pods that have none a node, or says why no node will do.
+
+mod fit;
+mod ledger;
+mod requests;
+
+use std::sync::Arc;
+
+use futures::Stream;
+use futures::stream::unfold;
+use serde_json::json;
+use setpoint::k8s_openapi::api::core::v1::{Node, Pod};
+use setpoint::kube::api::{Patch, PatchParams, PostParams};
+use setpoint::kube::core::Status;
+use setpoint::kube::{self, Api};
+use setpoint::{Action, Context, Controller, Event, HandlerFns, Manager, ObjectKey, ReconcileError};
+
+use self::ledger::SharedLedger;
+
+/// What pods that want this scheduler have in `spec.schedulerName`, and what its events are from.
+const NAME: &str = "default-scheduler";
+/// How many pods are bound at the same time. Each is decided on alone.
+const WORKERS: usize = 4;
+
+/// Adds the scheduler to a manager.
+pub(crate) fn add_to(manager: Manager) -> Manager {
+    let ledger = SharedLedger::default();
+    let informers = manager.informers();
+    // Both stay as long as the informers.
+    let _pods = informers.informer::<Pod>().add_handler(follow_pods(&ledger));
+    let nodes = informers.informer::<Node>();
+    let _nodes = nodes.add_handler(follow_nodes(&ledger));
+    let controller = Controller::<Pod>::new(NAME, reconcile)
+        .watches::<Node>(|_| Vec::new())
+        .triggered_by(wakings(ledger.clone()))
+        .workers(WORKERS)
+        .state(ledger);
+    manager.controller(controller)
+}
+
+fn follow_pods(ledger: &SharedLedger) -> HandlerFns<Pod> {
+    let (added, updated, deleted) = (ledger.clone(), ledger.clone(), ledger.clone());
+    HandlerFns::new()
+        .on_add(move |pod: &Arc<Pod>, _| added.change(|ledger| ledger.see_pod(pod)))
+        .on_update(move |_, pod: &Arc<Pod>| updated.change(|ledger| ledger.see_pod(pod)))
+        .on_delete(move |pod| deleted.change(|ledger| ledger.forget_pod(&pod.object)))
+}
+
+fn follow_nodes(ledger: &SharedLedger) -> HandlerFns<Node> {
+    let (added, updated, deleted) = (ledger.clone(), ledger.clone(), ledger.clone());
+    HandlerFns::new()
+        .on_add(move |node: &Arc<Node>, _| added.change(|ledger| ledger.see_node(node)))
+        .on_update(move |_, node: &Arc<Node>| updated.change(|ledger| ledger.see_node(node)))
+        .on_delete(move |node| deleted.change(|ledger| ledger.forget_node(&node.object)))
+}
+
+/// The pods that wait for a node, each time that one of them may have one.
+fn wakings(ledger: SharedLedger) -> impl Stream<Item = ObjectKey> + Send + 'static {
+    unfold((ledger, Vec::new()), |(ledger, mut keys)| async move {
+        while keys.is_empty() {
+            keys = ledger.woken().await;
+        }
+        let key = keys.pop()?;
+        Some((key, (ledger, keys)))
+    })
+}
+
+async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let ledger = cx.state::<SharedLedger>();
+    let pod = cx.lister::<Pod>().get(&key).filter(|pod| is_to_schedule(pod));
+    let Some(pod) = pod else {
+        ledger.change(|ledger| ledger.stop_waiting(&key));
+        return Ok(Action::done());
+    };
+    // What the handler of pods has not been told yet is in the cache already: see it before deciding.
+    match ledger.decide(&key, &pod) {
+        ledger::Decision::Placed => {}
+        ledger::Decision::Bind(node) => {
+            if let Err(error) = bind(&cx, &pod, &node).await {
+                ledger.change(|ledger| ledger.forget_pod(&pod));
+                return refused(error);
+            }
+            let (namespace, name) = (key.namespace().unwrap_or_default(), key.name());
+            let note = format!("Successfully assigned {namespace}/{name} to {node}");
+            cx.recorder().event(&*pod, Event::normal("Scheduled", note).action("Binding"));
+        }
+        ledger::Decision::Wait(why) => {
+            say_why(&cx, &pod, &why).await?;
+            cx.recorder().event(&*pod, Event::warning("FailedScheduling", why).action("Scheduling"));
+        }
+    }
+    Ok(Action::done())
+}
+
+/// Whether the pod waits for this scheduler.
+fn is_to_schedule(pod: &Pod) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    spec.node_name.as_deref().unwrap_or_default().is_empty()
+        && spec.scheduler_name.as_deref().is_none_or(|name| name == NAME)
+        && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
+        && pod.metadata.deletion_timestamp.is_none()
+        && !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Nobody waits for the cache to show the binding: the ledger knows it.
+async fn bind(cx: &Context, pod: &Pod, node: &str) -> Result<(), kube::Error> {
+    let meta = &pod.metadata;
+    let (namespace, name) =
+        (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding",
+        "metadata": {"name": name, "namespace": namespace, "uid": meta.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    let api: Api<Pod> = Api::namespaced(cx.untracked_client(), namespace);
+    let _: Status = api.create_subresource("binding", name, &PostParams::default(), &binding).await?;
+    Ok(())
+}
+
+/// A pod that is gone, or has another node, needs nothing; anything else is tried again.
+fn refused(error: kube::Error) -> Result<Action, ReconcileError> {
+    match error {
+        kube::Error::Api(status) if status.code == 404 => Ok(Action::done()),
+        error => Err(error.into()),
+    }
+}
+
+/// Sets the condition that says why the pod is pending.
+async fn say_why(cx: &Context, pod: &Pod, why: &str) -> Result<(), kube::Error> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let old = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled");
+    let is_false =
+        old.is_some_and(|old| old.status == "False" && old.reason.as_deref() == Some("Unschedulable"));
+    if is_false && old.is_some_and(|old| old.message.as_deref() == Some(why)) {
+        return Ok(());
+    }
+    let since = old.filter(|_| is_false).and_then(|old| old.last_transition_time.clone());
+    let now = cx.env().now();
+    let since = since.map_or(now, |since| since.0);
+    let patch = json!({
+        "metadata": {"uid": pod.metadata.uid},
+        "status": {"conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why,
+            "lastProbeTime": null, "lastTransitionTime": format!("{since:.0}"),
+            "observedGeneration": pod.metadata.generation,
+        }]},
+    });
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let api: Api<Pod> = Api::namespaced(cx.client(), namespace);
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    match api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        patched => patched.map(drop),
+    }
+}
