@@ -174,6 +174,7 @@ mod reflector;
 mod scope;
 mod store;
 mod version;
+pub mod webhook;
 mod workers;
 pub mod workqueue;
 

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::controller::{Controller, ControllerError, Prepared, Runtime, Watchable};
 use crate::leader_election::{LeaderElection, LeaseConfig, LeaseConfigError, Term};
+use crate::webhook::{CertificateError, WebhookServer};
 use crate::{Metrics, SharedInformerFactory};
 
 /// Runs controllers, and what else a process needs, until it is told to stop.
@@ -46,6 +47,7 @@ use crate::{Metrics, SharedInformerFactory};
 pub struct Manager {
     runtime: Runtime,
     http: Option<SocketAddr>,
+    webhooks: Option<(SocketAddr, WebhookServer)>,
     controllers: Vec<Box<dyn AnyController>>,
     runnables: Vec<Runnable>,
     election: Option<LeaseConfig>,
@@ -79,6 +81,9 @@ pub enum ManagerError {
     /// The election is not set up well.
     #[error(transparent)]
     Election(#[from] LeaseConfigError),
+    /// The webhook server has no certificate that it can use.
+    #[error(transparent)]
+    Webhooks(#[from] CertificateError),
     /// A runnable ended early.
     #[error("the runnable {name:?} failed")]
     Runnable {
@@ -120,6 +125,7 @@ impl Manager {
         Manager {
             runtime,
             http: None,
+            webhooks: None,
             controllers: Vec::new(),
             runnables: Vec::new(),
             election: None,
@@ -152,6 +158,13 @@ impl Manager {
     {
         let run = move |token| -> BoxFuture<'static, _> { Box::pin(run(token)) };
         self.runnables.push(Runnable { name: name.into(), run: Box::new(run) });
+        self
+    }
+
+    /// Answers an API server's webhook calls there, from before the caches have synced, whether this replica
+    /// leads or not. Port 0 picks one.
+    pub fn webhooks(mut self, address: SocketAddr, server: WebhookServer) -> Manager {
+        self.webhooks = Some((address, server));
         self
     }
 
@@ -191,7 +204,7 @@ impl Manager {
 
     /// Runs until it is told to stop, or something fails.
     pub async fn run(self) -> Result<(), ManagerError> {
-        let Manager { runtime, http, controllers, runnables, election, grace, signals } = self;
+        let Manager { runtime, http, webhooks, controllers, runnables, election, grace, signals } = self;
         let election = election.map(|config| elect(&runtime, config)).transpose()?.map(Arc::new);
         let is_ready = Arc::new(AtomicBool::new(false));
         let _http = match http {
@@ -200,6 +213,10 @@ impl Manager {
         };
         let _signals = signals.then(|| stop_on_signals(&runtime.env, runtime.shutdown.clone()));
         let mut running = Tasks::new();
+        if let Some((address, server)) = webhooks {
+            let serving = serve_webhooks(&runtime, address, server).await?;
+            running.push(serving);
+        }
         let prepared = tokio::select! {
             biased;
             () = runtime.shutdown.cancelled() => Ok(Vec::new()),
@@ -287,6 +304,20 @@ async fn serve(
     tracing::info!(%address, "serving health and metrics");
     let pages = http::Pages { metrics: runtime.metrics.clone(), is_ready, election };
     Ok(runtime.env.spawn(http::serve(runtime.env.clone(), listener, pages)))
+}
+
+async fn serve_webhooks(
+    runtime: &Runtime,
+    address: SocketAddr,
+    server: WebhookServer,
+) -> Result<BoxFuture<'static, Result<(), ManagerError>>, ManagerError> {
+    let listen = |source| ManagerError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(listen)?;
+    let address = listener.local_addr().map_err(listen)?;
+    tracing::info!(%address, "serving webhooks");
+    let serving =
+        runtime.env.spawn(server.env(runtime.env.clone()).serve(listener, runtime.shutdown.clone()));
+    Ok(Box::pin(async move { Ok(serving.await.map_err(ManagerError::Panicked)??) }))
 }
 
 fn stop_on_signals(env: &Env, shutdown: CancellationToken) -> Task<()> {

@@ -1,0 +1,157 @@
+//! Beside the manager: an HTTPS server for the webhooks that an API server calls.
+//!
+//! An API server asks before it stores an object (admission), and when it must serve an object in a version
+//! that it is not stored in (conversion). What it asks are plain functions here:
+//!
+//! ```no_run
+//! # use k8s_openapi::api::core::v1::ConfigMap;
+//! # use setpoint::{ClientConfig, Manager};
+//! use setpoint::webhook::{AdmissionRequest, Certificates, Mutation, Verdict, WebhookServer};
+//!
+//! async fn check(request: AdmissionRequest<ConfigMap>) -> Verdict {
+//!     match request.object.and_then(|map| map.data) {
+//!         None => Verdict::deny("a ConfigMap without data helps nobody"),
+//!         Some(_) => Verdict::allow(),
+//!     }
+//! }
+//!
+//! async fn label(request: AdmissionRequest<ConfigMap>) -> Mutation<ConfigMap> {
+//!     let Some(mut map) = request.object else { return Mutation::none() };
+//!     map.metadata.labels.get_or_insert_default().insert("seen".into(), "yes".into());
+//!     Mutation::to(map)
+//! }
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let webhooks = WebhookServer::new(Certificates::files("/certs/tls.crt", "/certs/tls.key"))
+//!     .validate("/validate/configmaps", check)
+//!     .mutate("/mutate/configmaps", label);
+//! let client = ClientConfig::new().connect().await?;
+//! Manager::new(client).webhooks("0.0.0.0:9443".parse()?, webhooks).stop_on_signals().run().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod admission;
+mod certificates;
+mod conversion;
+mod serve;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+pub use kube::core::admission::{AdmissionRequest, Operation};
+use kube::core::{DynamicObject, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use setpoint_env::Env;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub use admission::{Mutation, Verdict};
+pub use certificates::{CertificateError, Certificates};
+pub use conversion::ConversionError;
+
+/// Answers a review, or says why what came is none.
+pub(crate) type Handler = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Value, NotAReview>> + Send + Sync>;
+
+/// What came is not a review of the right kind.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NotAReview(pub(crate) String);
+
+/// An HTTPS server that answers the webhook calls of an API server; see the [module](self).
+#[must_use = "a server does nothing until it serves"]
+pub struct WebhookServer {
+    certificates: Certificates,
+    handlers: BTreeMap<String, Handler>,
+    env: Env,
+}
+
+impl fmt::Debug for WebhookServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookServer").field("paths", &self.handlers.keys()).finish_non_exhaustive()
+    }
+}
+
+impl WebhookServer {
+    /// A server that answers nothing yet.
+    pub fn new(certificates: Certificates) -> WebhookServer {
+        WebhookServer { certificates, handlers: BTreeMap::new(), env: Env::system() }
+    }
+
+    /// Where time and tasks come from; the real ones unless set.
+    pub fn env(mut self, env: Env) -> WebhookServer {
+        self.env = env;
+        self
+    }
+
+    /// Asks `handler` whether a request about an object may go on.
+    ///
+    /// # Panics
+    /// If the path has a handler already.
+    pub fn validate<K, Fut>(
+        self,
+        path: impl Into<String>,
+        handler: impl Fn(AdmissionRequest<K>) -> Fut + Send + Sync + 'static,
+    ) -> WebhookServer
+    where
+        K: Resource + DeserializeOwned + Send + 'static,
+        Fut: Future<Output = Verdict> + Send + 'static,
+    {
+        self.route(path.into(), admission::validating(handler))
+    }
+
+    /// Lets `handler` change an object before it is stored. What it leaves as it came stays as it came, fields
+    /// that `K` does not know included.
+    ///
+    /// # Panics
+    /// If the path has a handler already.
+    pub fn mutate<K, Fut>(
+        self,
+        path: impl Into<String>,
+        handler: impl Fn(AdmissionRequest<K>) -> Fut + Send + Sync + 'static,
+    ) -> WebhookServer
+    where
+        K: Resource + Serialize + DeserializeOwned + Send + 'static,
+        Fut: Future<Output = Mutation<K>> + Send + 'static,
+    {
+        self.route(path.into(), admission::mutating(handler))
+    }
+
+    /// Converts objects: `handler` gets one object and the `apiVersion` that is wanted. It must keep the
+    /// metadata, but for labels and annotations.
+    ///
+    /// # Panics
+    /// If the path has a handler already.
+    pub fn convert<Fut>(
+        self,
+        path: impl Into<String>,
+        handler: impl Fn(DynamicObject, String) -> Fut + Send + Sync + 'static,
+    ) -> WebhookServer
+    where
+        Fut: Future<Output = Result<DynamicObject, ConversionError>> + Send + 'static,
+    {
+        self.route(path.into(), conversion::converting(handler))
+    }
+
+    fn route(mut self, path: String, handler: Handler) -> WebhookServer {
+        assert!(path.starts_with('/'), "the path {path:?} of a webhook starts with a slash");
+        assert!(!self.handlers.contains_key(&path), "two webhooks have the path {path:?}");
+        self.handlers.insert(path, handler);
+        self
+    }
+
+    /// Serves until `shutdown` is cancelled. Requests under way are answered.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+    ) -> Result<(), CertificateError> {
+        let (tls, _reload) = self.certificates.start(&self.env).await?;
+        serve::serve(&self.env, listener, tls, Arc::new(self.handlers), shutdown).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! The certificate that a webhook server shows, and how it is renewed.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use setpoint_env::{Env, Task};
+
+/// How often files are looked at. A renewed certificate is mounted days before the old one ends.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Where a webhook server's certificate comes from.
+#[derive(Clone)]
+pub struct Certificates {
+    source: Source,
+}
+
+#[derive(Clone)]
+enum Source {
+    Files { certificate: PathBuf, key: PathBuf },
+    Pem { certificate: Vec<u8>, key: Vec<u8> },
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key stays out of logs.
+        match &self.source {
+            Source::Files { certificate, key } => {
+                f.debug_struct("Files").field("certificate", certificate).field("key", key).finish()
+            }
+            Source::Pem { .. } => f.write_str("Pem"),
+        }
+    }
+}
+
+/// Why a certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CertificateError {
+    /// A file cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is not PEM, or not a certificate and its key.
+    #[error("not a certificate and its key in PEM: {0}")]
+    Invalid(String),
+    /// A self-signed certificate cannot be made.
+    #[error("cannot make a certificate: {0}")]
+    Make(String),
+}
+
+impl Certificates {
+    /// PEM files, as a mounted secret of type `kubernetes.io/tls` has them. When they change, new connections
+    /// get the new certificate; if what they change to is unusable, the old one stays.
+    pub fn files(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Certificates {
+        Certificates { source: Source::Files { certificate: certificate.into(), key: key.into() } }
+    }
+
+    /// A certificate chain and its key, in PEM.
+    pub fn pem(certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Certificates {
+        Certificates { source: Source::Pem { certificate: certificate.into(), key: key.into() } }
+    }
+
+    /// A new certificate for these names, signed by itself, and the same certificate in PEM, for the `caBundle`
+    /// of whoever shall call. For development, and for a single replica that registers itself.
+    ///
+    /// ```
+    /// use setpoint::webhook::Certificates;
+    ///
+    /// let (certificates, ca_bundle) = Certificates::self_signed(["localhost", "127.0.0.1"])?;
+    /// assert!(ca_bundle.starts_with("-----BEGIN CERTIFICATE-----"));
+    /// # Ok::<(), setpoint::webhook::CertificateError>(())
+    /// ```
+    pub fn self_signed<S: Into<String>>(
+        names: impl IntoIterator<Item = S>,
+    ) -> Result<(Certificates, String), CertificateError> {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        let made = rcgen::generate_simple_self_signed(names)
+            .map_err(|error| CertificateError::Make(error.to_string()))?;
+        let bundle = made.cert.pem();
+        Ok((Certificates::pem(bundle.as_bytes(), made.signing_key.serialize_pem()), bundle))
+    }
+
+    /// TLS settings that follow the source, and the task that makes them follow.
+    pub(super) async fn start(
+        &self,
+        env: &Env,
+    ) -> Result<(Arc<ServerConfig>, Option<Task<()>>), CertificateError> {
+        let pair = self.read().await?;
+        let current = Arc::new(Current { key: RwLock::new(parse(&pair)?) });
+        let watching = match &self.source {
+            Source::Pem { .. } => None,
+            Source::Files { .. } => Some(env.spawn(follow(self.clone(), pair, Arc::clone(&current)))),
+        };
+        let provider = Arc::new(ring::default_provider());
+        let mut tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| CertificateError::Invalid(error.to_string()))?
+            .with_no_client_auth()
+            .with_cert_resolver(current);
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok((Arc::new(tls), watching))
+    }
+
+    async fn read(&self) -> Result<Pair, CertificateError> {
+        match &self.source {
+            Source::Pem { certificate, key } => {
+                Ok(Pair { certificate: certificate.clone(), key: key.clone() })
+            }
+            Source::Files { certificate, key } => {
+                Ok(Pair { certificate: read(certificate).await?, key: read(key).await? })
+            }
+        }
+    }
+}
+
+async fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
+    let text = tokio::fs::read(path).await;
+    text.map_err(|source| CertificateError::Read { path: path.to_owned(), source })
+}
+
+/// A chain and its key, in PEM.
+#[derive(PartialEq, Eq)]
+struct Pair {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+fn parse(pair: &Pair) -> Result<Arc<CertifiedKey>, CertificateError> {
+    let invalid = |error: &dyn fmt::Display| CertificateError::Invalid(error.to_string());
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pair.certificate)
+        .collect::<Result<_, _>>()
+        .map_err(|e| invalid(&e))?;
+    if chain.is_empty() {
+        return Err(invalid(&"there is no certificate"));
+    }
+    let key = PrivateKeyDer::from_pem_slice(&pair.key).map_err(|error| invalid(&error))?;
+    let key = ring::sign::any_supported_type(&key).map_err(|error| invalid(&error))?;
+    let certified = CertifiedKey::new(chain, key);
+    certified.keys_match().map_err(|error| invalid(&error))?;
+    Ok(Arc::new(certified))
+}
+
+/// Looks at the files again and again.
+async fn follow(certificates: Certificates, mut known: Pair, current: Arc<Current>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let pair = match certificates.read().await {
+            Ok(pair) if pair != known => pair,
+            Ok(_) => continue,
+            Err(error) => {
+                tracing::warn!(%error, "the webhook server keeps its certificate");
+                continue;
+            }
+        };
+        match parse(&pair) {
+            Ok(key) => {
+                *current.key.write() = key;
+                tracing::info!("the webhook server has a new certificate");
+            }
+            // Maybe one of the two files is not written yet: the next look tells.
+            Err(error) => tracing::warn!(%error, "the webhook server keeps its certificate"),
+        }
+        known = pair;
+    }
+}
+
+/// The certificate that new connections get.
+#[derive(Debug)]
+struct Current {
+    key: RwLock<Arc<CertifiedKey>>,
+}
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.key.read()))
+    }
+}
