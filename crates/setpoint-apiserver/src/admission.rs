@@ -1,10 +1,24 @@
 //! What may be written at all, before the object's own rules are looked at.
 
+mod attributes;
+mod matching;
+mod registered;
+mod review;
+mod webhooks;
+
+use serde_json::Value;
+
 use crate::handlers::get::read;
+use crate::kinds;
 use crate::object;
+use crate::options::FieldValidation;
+use crate::patch::Patched;
+use crate::request::Draft;
 use crate::resource::{Registry, Resource};
 use crate::server::Core;
 use crate::status::{GroupResource, Result, Status};
+pub(crate) use attributes::{Attributes, Operation};
+pub(crate) use webhooks::Webhooks;
 
 /// Namespaces that the server itself relies on.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -38,4 +52,41 @@ pub(crate) fn may_delete(resource: &Resource, name: &str) -> Result<()> {
         return Err(Status::forbidden(namespaces, name, "this namespace may not be deleted"));
     }
     Ok(())
+}
+
+/// Lets webhooks change an object that is about to be written. What comes out has the form of its kind.
+pub(crate) async fn mutate(core: &Core, attributes: &Attributes<'_>, mut object: Value) -> Result<Value> {
+    let webhooks = webhooks::mutating(core, &attributes.request.resource).await?;
+    if webhooks.is_empty() {
+        return Ok(object);
+    }
+    // Webhooks see what the server fills in.
+    kinds::default(&attributes.request.resource, &mut object);
+    let (object, is_changed) = webhooks::mutate(core, &webhooks, attributes, Some(object)).await?;
+    let object = object.unwrap_or_default();
+    if !is_changed {
+        return Ok(object);
+    }
+    let patched = Patched { value: object, strict_errors: Vec::new(), quoted: None };
+    Ok(Draft::from(patched).finish(attributes.request.expected(), FieldValidation::Ignore)?.object)
+}
+
+/// Asks policies and webhooks whether an object may be written as it is now.
+pub(crate) async fn validate(core: &Core, attributes: &Attributes<'_>, object: &Value) -> Result<()> {
+    webhooks::validate(core, attributes, Some(object)).await
+}
+
+/// Asks webhooks whether an object may be deleted.
+pub(crate) async fn delete(core: &Core, attributes: &Attributes<'_>) -> Result<()> {
+    let webhooks = webhooks::mutating(core, &attributes.request.resource).await?;
+    webhooks::mutate(core, &webhooks, attributes, None).await?;
+    webhooks::validate(core, attributes, None).await
+}
+
+/// Mutates and validates something that is not stored itself: a Scale, a Binding, an Eviction.
+pub(crate) async fn admit(core: &Core, attributes: &Attributes<'_>, object: Value) -> Result<Value> {
+    let webhooks = webhooks::mutating(core, &attributes.request.resource).await?;
+    let (object, _) = webhooks::mutate(core, &webhooks, attributes, Some(object)).await?;
+    webhooks::validate(core, attributes, object.as_ref()).await?;
+    Ok(object.unwrap_or_default())
 }

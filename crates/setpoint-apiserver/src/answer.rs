@@ -71,6 +71,7 @@ impl Answer {
         let body = finish(representation, out)?;
         let mut response = respond(self.code, representation.media.content_type(), body);
         add_warnings(&mut response, &self.warnings);
+        add_warnings(&mut response, &request.take_warnings());
         Ok(response)
     }
 }

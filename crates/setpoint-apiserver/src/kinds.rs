@@ -39,6 +39,7 @@ mod secret;
 mod service;
 mod service_account;
 mod stateful_set;
+mod webhook_configuration;
 mod workload;
 
 use serde_json::{Value, json};
@@ -71,6 +72,9 @@ pub(crate) fn default(resource: &Resource, object: &mut Value) {
         ("", "resourcequotas") => resource_quota::default(object),
         ("", "secrets") => secret::default(object),
         ("", "services") => service::default(object),
+        ("admissionregistration.k8s.io", plural) if plural.ends_with("webhookconfigurations") => {
+            webhook_configuration::default(object, plural.starts_with("mutating"));
+        }
         ("apps", "daemonsets") => daemon_set::default(object),
         ("apps", "deployments") => deployment::default(object),
         ("apps", "replicasets") => replica_set::default(object),
@@ -245,9 +249,11 @@ fn validate_other(resource: &Resource, at: &At, old: Option<&Value>, part: Part)
         "ingressclasses" => ingress::validate_class(at, old),
         "ingresses" => ingress::validate(at, old, part),
         "leases" => policy::validate_lease(at),
+        "mutatingwebhookconfigurations" => webhook_configuration::validate(at, true),
         "networkpolicies" => network_policy::validate(at, old),
         "priorityclasses" => policy::validate_priority_class(at, old),
         "storageclasses" => policy::validate_storage_class(at, old),
+        "validatingwebhookconfigurations" => webhook_configuration::validate(at, false),
         _ => {}
     }
 }

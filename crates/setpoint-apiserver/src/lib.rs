@@ -41,6 +41,7 @@ mod storage;
 mod strategy;
 mod table;
 mod user;
+mod webhook;
 
 pub use authenticate::{KeyError, SigningKey, TokenFile, TokenFileError};
 pub use response::Body;

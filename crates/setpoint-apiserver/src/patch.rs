@@ -82,6 +82,11 @@ pub(crate) fn apply(
     }
 }
 
+/// Applies a JSON patch to `current`, which is left as it is.
+pub(crate) fn apply_json(current: &Value, patch: &[u8]) -> Result<Value> {
+    Ok(json::apply(current, patch)?.value)
+}
+
 /// 400: the body is not a patch.
 fn malformed(why: &str) -> Status {
     Status::bad_request(format!("error decoding patch: {why}"))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::Value;
 use setpoint_kinds::{Type, UnknownField, conform, protobuf};
 
@@ -32,7 +33,13 @@ pub(crate) struct ResourceRequest {
     pub body: Bytes,
     /// When it came, on the server's clock.
     pub received: Timestamp,
+    /// What the sender shall read besides the answer.
+    pub warnings: Warnings,
 }
+
+/// Warnings that come up on the way of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 /// The kind that a body must have.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +58,16 @@ pub(crate) struct Input {
 }
 
 impl ResourceRequest {
+    /// Adds a warning to the answer.
+    pub(crate) fn warn(&self, text: &str) {
+        self.warnings.0.lock().push(text.to_owned());
+    }
+
+    /// The warnings so far.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.warnings.0.lock())
+    }
+
     /// The name of the object; every route that needs one has one.
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
@@ -88,6 +105,7 @@ impl ResourceRequest {
             user: Arc::clone(&self.user),
             body: Bytes::new(),
             received: self.received,
+            warnings: self.warnings.clone(),
         }
     }
 

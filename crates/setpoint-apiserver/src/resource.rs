@@ -133,6 +133,13 @@ impl Registry {
         self.resources.get(group)?.get(version)?.get(plural)
     }
 
+    /// Every version of the kind of a resource, itself included.
+    pub(crate) fn versions_of(&self, resource: &Resource) -> Vec<Arc<Resource>> {
+        let same = |other: &&Arc<Resource>| other.collection() == resource.collection();
+        let all = self.resources.values().flat_map(BTreeMap::values).flat_map(BTreeMap::values);
+        all.filter(same).cloned().collect()
+    }
+
     /// A built-in resource that the server itself relies on.
     pub(crate) fn expect(&self, group: &str, version: &str, plural: &str) -> &Arc<Resource> {
         self.find(group, version, plural).expect("the table of built-in kinds has it")

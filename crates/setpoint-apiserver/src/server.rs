@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
+use crate::admission;
 use crate::authenticate::{Authenticator, SigningKey, TokenFile, impersonate};
 use crate::authorize::{self, Attributes};
 use crate::body::{self, MAX_BODY};
@@ -32,8 +33,8 @@ use crate::negotiate;
 use crate::options::Query;
 use crate::pki;
 use crate::rbac::{self, Rbac};
-use crate::request::ResourceRequest;
-use crate::resource::Registry;
+use crate::request::{ResourceRequest, Warnings};
+use crate::resource::{Registry, Resource};
 use crate::response::{Body, respond_status};
 use crate::routes::{ResourcePath, Route, Verb};
 use crate::selector::FieldSelector;
@@ -41,6 +42,7 @@ use crate::serve;
 use crate::status::{Result, Status};
 use crate::storage::{Limits, Memory, NotStored, OpenError, Redb, Storage};
 use crate::user::User;
+use crate::webhook;
 
 /// How long a request that is not a watch may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -88,6 +90,8 @@ pub(crate) struct Core {
     pub limits: limits::Limits,
     pub rbac: Rbac,
     pub authenticator: Authenticator,
+    pub admission: admission::Webhooks,
+    pub webhooks: webhook::Clients,
     /// Cancelled, and replaced, when the running watches shall end.
     watches: Mutex<CancellationToken>,
 }
@@ -96,6 +100,11 @@ impl Core {
     /// Cancelled when a watch that starts now shall end.
     pub(crate) fn watch_token(&self) -> CancellationToken {
         self.watches.lock().clone()
+    }
+
+    /// Every version of the kind of a resource, itself included.
+    pub(crate) fn versions_of(&self, resource: &Resource) -> Vec<Arc<Resource>> {
+        Registry::built_in().versions_of(resource)
     }
 
     /// Ends the running watches; those that start later run.
@@ -200,6 +209,8 @@ impl Builder {
             limits: limits::Limits::default(),
             rbac: Rbac::default(),
             authenticator: Authenticator::new(self.tokens, self.signing_key),
+            admission: admission::Webhooks::default(),
+            webhooks: webhook::Clients::default(),
             watches: Mutex::default(),
             env: env.clone(),
         });
@@ -414,6 +425,7 @@ async fn resource_request(
         content_type: text(header::CONTENT_TYPE).map(str::to_owned),
         user,
         received: core.env.now(),
+        warnings: Warnings::default(),
         body: if verb.is_write() { body::read(body, MAX_BODY).await? } else { Bytes::new() },
     })
 }

@@ -142,6 +142,33 @@ impl Status {
         Status::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
     }
 
+    /// A refusal in somebody else's words.
+    pub(crate) fn denied(code: StatusCode, reason: &str, message: String) -> Status {
+        const REASONS: [&str; 18] = [
+            "AlreadyExists",
+            "BadRequest",
+            "Conflict",
+            "Expired",
+            "Forbidden",
+            "Gone",
+            "InternalError",
+            "Invalid",
+            "MethodNotAllowed",
+            "NotAcceptable",
+            "NotFound",
+            "RequestEntityTooLarge",
+            "ServerTimeout",
+            "ServiceUnavailable",
+            "Timeout",
+            "TooManyRequests",
+            "Unauthorized",
+            "UnsupportedMediaType",
+        ];
+        // Clients know what these mean; anything else would mean nothing to them.
+        let reason = REASONS.into_iter().find(|known| *known == reason).unwrap_or_default();
+        Status::new(code, reason, message)
+    }
+
     /// 404: `pods "x" not found`.
     pub(crate) fn not_found(resource: GroupResource<'_>, name: &str) -> Status {
         let message = format!("{resource} {name:?} not found");

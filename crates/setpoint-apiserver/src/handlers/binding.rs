@@ -4,6 +4,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::update;
+use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
 use crate::field_error::{FieldError, Problem};
 use crate::object;
@@ -20,6 +21,8 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let ty = setpoint_kinds::table().type_named("core.v1.Binding").expect("the table has it");
     let expected = Expected { api_version: "v1", kind: "Binding", ty };
     let binding = request.decode(expected, options.field_validation)?.object;
+    let attributes = Attributes::write(request, Operation::Create, None, &options);
+    let binding = admission::admit(core, &attributes, binding).await?;
     validate(&binding)?;
     let pods = Registry::built_in().expect("", "v1", "pods");
     let name = request.name.clone().unwrap_or_else(|| object::name(&binding).to_owned());

@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::get::read;
-use crate::admission;
+use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
 use crate::authorize;
 use crate::convert;
@@ -55,6 +55,8 @@ pub(super) async fn create(
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
     admission::namespace_accepts(core, resource, request.namespace.as_deref(), object::name(&object)).await?;
+    let attributes = Attributes::write(request, Operation::Create, None, options);
+    object = admission::mutate(core, &attributes, object).await?;
     rbac::check_create(core, request, &object).await?;
     let generated = object::name(&object).is_empty();
     let mut tries = 0;
@@ -66,7 +68,7 @@ pub(super) async fn create(
         strategy::prepare_create(resource, &mut attempt, &core.env);
         kinds::admit_create(core, resource, &mut attempt).await?;
         let name = object::name(&attempt).to_owned();
-        let outcome = write(core, resource, request.namespace.as_deref(), attempt, options).await?;
+        let outcome = write(core, &attributes, attempt, options).await?;
         match outcome {
             Ok(payload) => return Ok(payload),
             Err(_) if generated && tries < NAME_TRIES => tries += 1,
@@ -78,22 +80,22 @@ pub(super) async fn create(
 /// Checks and writes the object, or says which record has its name. Services get their addresses on the way.
 async fn write(
     core: &Core,
-    resource: &Resource,
-    namespace: Option<&str>,
+    attributes: &Attributes<'_>,
     mut object: Value,
     options: &WriteOptions,
 ) -> Result<Result<Payload, Option<Arc<Record>>>> {
+    let resource = &*attributes.request.resource;
     if !kinds::has_allocations(resource) {
         strategy::validate(resource, Part::Main, &object, None)?;
         kinds::default(resource, &mut object);
-        return store(core, resource, namespace, object, options).await;
+        return store(core, attributes, object, options).await;
     }
     let taken = allocation::allocate(core, resource, &mut object, None, options.dry_run).await?;
     let outcome = match strategy::validate(resource, Part::Main, &object, None) {
         Ok(()) => {
             // What was reset or made on the way has defaults, too.
             kinds::default(resource, &mut object);
-            store(core, resource, namespace, object, options).await
+            store(core, attributes, object, options).await
         }
         Err(status) => Err(status),
     };
@@ -107,12 +109,13 @@ async fn write(
 /// Writes the object, or says which record has its name.
 async fn store(
     core: &Core,
-    resource: &Resource,
-    namespace: Option<&str>,
+    attributes: &Attributes<'_>,
     object: Value,
     options: &WriteOptions,
 ) -> Result<Result<Payload, Option<Arc<Record>>>> {
-    let key = resource.key(namespace, object::name(&object));
+    admission::validate(core, attributes, &object).await?;
+    let ResourceRequest { resource, namespace, .. } = attributes.request;
+    let key = resource.key(namespace.as_deref(), object::name(&object));
     if options.dry_run {
         return Ok(match read(core, &key).await? {
             // What conversion drops is not stored, so it is not answered either.

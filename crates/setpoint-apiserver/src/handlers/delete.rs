@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::get::find;
 use super::update;
-use crate::admission;
+use crate::admission::{self, Attributes};
 use crate::answer::{Answer, Payload, respond_list};
 use crate::convert;
 use crate::kinds;
@@ -107,6 +107,7 @@ pub(super) async fn delete(
     for _ in 0..TRIES {
         let old = convert::to_served(resource, object::decode(&record.value, record.revision));
         check_preconditions(resource, &old, options)?;
+        admission::delete(core, &Attributes::delete(request, &old, options.dry_run)).await?;
         let marked = mark(core, resource, &old, options);
         let gone = strategy::may_vanish(&marked);
         let written = if !gone && marked == old {

@@ -6,6 +6,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{delete, get, update};
+use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
 use crate::label_query;
 use crate::object;
@@ -24,6 +25,8 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let ty = setpoint_kinds::table().type_named("policy.v1.Eviction").expect("the table has it");
     let expected = Expected { api_version: "policy/v1", kind: "Eviction", ty };
     let eviction = request.decode(expected, write.field_validation)?.object;
+    let attributes = Attributes::write(request, Operation::Create, None, &write);
+    let eviction = admission::admit(core, &attributes, eviction).await?;
     let named = object::name(&eviction);
     if !named.is_empty() && named != request.name() {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));

@@ -61,7 +61,7 @@ fn expected() -> Expected<'static> {
 }
 
 /// The workload with the replicas of a Scale.
-fn scaled(mut object: Value, scale: &Value) -> Result<Value> {
+pub(super) fn scaled(mut object: Value, scale: &Value) -> Result<Value> {
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
     if replicas < 0 {
         let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
@@ -81,7 +81,7 @@ fn scaled(mut object: Value, scale: &Value) -> Result<Value> {
 }
 
 /// The Scale of a workload.
-fn scale_of(object: &Value) -> Value {
+pub(super) fn scale_of(object: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object["metadata"].get(field) {

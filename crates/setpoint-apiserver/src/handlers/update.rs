@@ -5,8 +5,9 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::create;
 use super::get::read;
+use super::{create, scale};
+use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
 use crate::convert;
 use crate::field_error::FieldError;
@@ -87,12 +88,19 @@ pub(super) async fn change(
         let old = convert::to_served(resource, object::decode(&record.value, record.revision));
         let mut new = modify(old.clone())?;
         check_preconditions(resource, &old, &new)?;
+        let attributes = Attributes::write(request, Operation::Update, Some(&old), options);
+        // What the server itself changes, nobody is asked about.
+        let attributes = (part != Part::Whole).then_some(&attributes);
+        if let Some(attributes) = attributes {
+            new = mutate(core, attributes, new).await?;
+        }
         strategy::prepare_update(resource, part, &old, &mut new);
         rbac::check_update(core, request, &old, &new).await?;
         let written = if part == Part::Main && kinds::has_allocations(resource) {
-            write_allocated(core, resource, &record, new, &old, options).await?
+            write_allocated(core, request, attributes, &record, new, &old, options).await?
         } else {
             strategy::validate(resource, part, &new, Some(&old))?;
+            validate(core, attributes, &new).await?;
             store(core, resource, &record, key.clone(), new, options).await?
         };
         match written {
@@ -106,15 +114,21 @@ pub(super) async fn change(
 /// The same for a kind that takes addresses or gives them up when it changes.
 async fn write_allocated(
     core: &Core,
-    resource: &Resource,
+    request: &ResourceRequest,
+    attributes: Option<&Attributes<'_>>,
     record: &Arc<Record>,
     mut new: Value,
     old: &Value,
     options: &WriteOptions,
 ) -> Result<Result<Payload, Option<Arc<Record>>>> {
+    let resource = &*request.resource;
     let taken = allocation::allocate(core, resource, &mut new, Some(old), options.dry_run).await?;
     let key = Key { collection: Arc::clone(resource.collection()), path: record.path.clone() };
-    let outcome = match strategy::validate(resource, Part::Main, &new, Some(old)) {
+    let checked = match strategy::validate(resource, Part::Main, &new, Some(old)) {
+        Ok(()) => validate(core, attributes, &new).await,
+        Err(status) => Err(status),
+    };
+    let outcome = match checked {
         Ok(()) => store(core, resource, record, key, new, options).await,
         Err(status) => Err(status),
     };
@@ -123,6 +137,27 @@ async fn write_allocated(
         _ => taken.revert(core).await,
     }
     outcome
+}
+
+/// Lets webhooks change the new state; of a Scale, only what a Scale can say.
+async fn mutate(core: &Core, attributes: &Attributes<'_>, new: Value) -> Result<Value> {
+    if attributes.subresource() != "scale" {
+        return admission::mutate(core, attributes, new).await;
+    }
+    let old = attributes.old.map(scale::scale_of);
+    let attributes = Attributes { old: old.as_ref(), ..attributes.clone() };
+    let wanted = admission::admit(core, &attributes, scale::scale_of(&new)).await?;
+    scale::scaled(new, &wanted)
+}
+
+/// Asks whether the new state may be written. A Scale was asked about when it was mutated.
+async fn validate(core: &Core, attributes: Option<&Attributes<'_>>, new: &Value) -> Result<()> {
+    match attributes {
+        Some(attributes) if attributes.subresource() != "scale" => {
+            admission::validate(core, attributes, new).await
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A wanted state may name the version and the uid that it is made for.

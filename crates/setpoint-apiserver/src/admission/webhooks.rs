@@ -1,0 +1,175 @@
+//! Mutating and validating admission webhooks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde_json::Value;
+
+use super::attributes::Attributes;
+use super::matching::{self, Matching};
+use super::registered::Registered;
+use super::review::{self, Response};
+use crate::convert;
+use crate::patch;
+use crate::resource::{Registry, Resource};
+use crate::server::Core;
+use crate::status::{Result, Status};
+use crate::webhook;
+
+/// The registered webhooks of a server.
+#[derive(Default)]
+pub(crate) struct Webhooks {
+    mutating: Registered<Vec<Webhook>>,
+    validating: Registered<Vec<Webhook>>,
+}
+
+/// One webhook of a configuration.
+pub(super) struct Webhook {
+    name: String,
+    matching: Matching,
+    client_config: Value,
+    limit: Duration,
+    /// Whether the request fails if the webhook cannot be asked.
+    is_needed: bool,
+    /// Whether it wants to be asked again when another one changes what it has seen.
+    asks_again: bool,
+}
+
+impl Webhook {
+    fn parse(webhook: &Value) -> Webhook {
+        let seconds = webhook["timeoutSeconds"].as_u64().unwrap_or(10).clamp(1, 30);
+        Webhook {
+            name: webhook["name"].as_str().unwrap_or_default().to_owned(),
+            matching: Matching::parse(webhook, "rules"),
+            client_config: webhook["clientConfig"].clone(),
+            limit: Duration::from_secs(seconds),
+            is_needed: webhook["failurePolicy"] != "Ignore",
+            asks_again: webhook["reinvocationPolicy"] == "IfNeeded",
+        }
+    }
+
+    /// Asks; the answer is a patch, if it wants one. That it cannot be asked may do no harm.
+    async fn ask(
+        &self,
+        core: &Core,
+        attributes: &Attributes<'_>,
+        resource: &Resource,
+        object: Option<&Value>,
+        mutates: bool,
+    ) -> Result<Option<Vec<u8>>> {
+        let asked = &attributes.request.resource;
+        let in_version = |object: &Value| {
+            if std::ptr::eq(&**asked, resource) {
+                return object.clone();
+            }
+            convert::to_served(resource, convert::to_stored(asked, object.clone()))
+        };
+        let uid = core.env.uuid();
+        let (new, old) = (object.map(in_version), attributes.old.map(in_version));
+        let question = review::question(attributes, resource, &uid, new.as_ref(), old.as_ref());
+        let why = match webhook::call(core, &self.client_config, &question, self.limit).await {
+            Err(error) => format!("failed to call webhook: {error}"),
+            Ok(answer) => match Response::read(&answer, &uid, &self.name, mutates) {
+                Ok(response) => {
+                    response.warnings.iter().for_each(|text| attributes.request.warn(text));
+                    return response.denial.map_or(Ok(response.patch), Err);
+                }
+                Err(why) => format!("received invalid webhook response: {why}"),
+            },
+        };
+        tracing::warn!(webhook = self.name, why, "a webhook gave no answer");
+        if self.is_needed {
+            return Err(Status::internal(format!("failed calling webhook {:?}: {why}", self.name)));
+        }
+        Ok(None)
+    }
+}
+
+async fn registered(core: &Core, of: &Registered<Vec<Webhook>>, plural: &str) -> Result<Arc<Vec<Webhook>>> {
+    let resource = Registry::built_in().expect("admissionregistration.k8s.io", "v1", plural);
+    of.current(core, resource, |configurations| {
+        let webhooks = configurations.iter().flat_map(|one| one["webhooks"].as_array().into_iter().flatten());
+        webhooks.map(Webhook::parse).collect()
+    })
+    .await
+}
+
+/// The mutating webhooks, of which some may be asked about this resource.
+pub(super) async fn mutating(core: &Core, resource: &Resource) -> Result<Arc<Vec<Webhook>>> {
+    if matching::is_exempt(resource) {
+        return Ok(Arc::default());
+    }
+    registered(core, &core.admission.mutating, "mutatingwebhookconfigurations").await
+}
+
+/// Lets webhooks change an object, one after the other, and says whether one did. On a delete there is no
+/// object, and nothing can be changed.
+pub(super) async fn mutate(
+    core: &Core,
+    webhooks: &[Webhook],
+    attributes: &Attributes<'_>,
+    mut object: Option<Value>,
+) -> Result<(Option<Value>, bool)> {
+    // What each webhook that was asked has left behind.
+    let mut left: Vec<Option<Option<Value>>> = vec![None; webhooks.len()];
+    let mut is_changed = false;
+    for is_second_round in [false, true] {
+        for (webhook, left) in webhooks.iter().zip(&mut left) {
+            let is_due = match &left {
+                None => !is_second_round,
+                Some(last) => is_second_round && webhook.asks_again && *last != object,
+            };
+            if !is_due {
+                continue;
+            }
+            let matched = webhook.matching.matches(core, attributes, object.as_ref()).await?;
+            let Some(resource) = matched else { continue };
+            let asked = webhook.ask(core, attributes, &resource, object.as_ref(), true).await?;
+            if let (Some(patch), Some(current)) = (asked, &object) {
+                object = Some(patched(webhook, attributes, &resource, current, &patch)?);
+                is_changed = true;
+            }
+            *left = Some(object.clone());
+        }
+    }
+    Ok((object, is_changed))
+}
+
+/// The object with what the webhook wants to have changed.
+fn patched(
+    webhook: &Webhook,
+    attributes: &Attributes<'_>,
+    resource: &Resource,
+    object: &Value,
+    patch: &[u8],
+) -> Result<Value> {
+    let asked = &attributes.request.resource;
+    let apply = |object: &Value| {
+        let why = |status: Status| format!("failed calling webhook {:?}: {status}", webhook.name);
+        patch::apply_json(object, patch).map_err(|status| Status::internal(why(status)))
+    };
+    if std::ptr::eq(&**asked, resource) {
+        return apply(object);
+    }
+    let converted = convert::to_served(resource, convert::to_stored(asked, object.clone()));
+    Ok(convert::to_served(asked, convert::to_stored(resource, apply(&converted)?)))
+}
+
+/// Asks the validating webhooks, all at once; the first refusal in order of their names counts.
+pub(super) async fn validate(core: &Core, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<()> {
+    if matching::is_exempt(&attributes.request.resource) {
+        return Ok(());
+    }
+    let webhooks = registered(core, &core.admission.validating, "validatingwebhookconfigurations").await?;
+    let mut asked = Vec::new();
+    for webhook in webhooks.iter() {
+        if let Some(resource) = webhook.matching.matches(core, attributes, object).await? {
+            asked.push(async move { webhook.ask(core, attributes, &resource, object, false).await });
+        }
+    }
+    for outcome in join_all(asked).await {
+        outcome?;
+    }
+    Ok(())
+}
