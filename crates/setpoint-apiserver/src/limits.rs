@@ -1,21 +1,28 @@
-//! How much the server holds for its clients at the same time.
+//! How much the server holds for its clients at the same time, and how they share it.
+//!
+//! There are places for requests and for watches. Whoever asks for one gets it while they have fewer places than are
+//! free. So somebody alone can have half of all; two who take all they can get have a third each; and there are always
+//! free places for somebody who has none yet. Whoever finds none is told to come back: the greedy ones first.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use parking_lot::Mutex;
 
+use crate::authorize;
 use crate::status::{Result, Status};
+use crate::user::User;
 
 /// Requests at the same time that are not watches. Each may hold a body of a few MiB.
 const REQUESTS: usize = 600;
 /// Watches at the same time.
 const WATCHES: usize = 20_000;
 
-/// Places for requests and for watches. Whoever finds none is told to come back.
+/// Places for requests and for watches.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    requests: Arc<Semaphore>,
-    watches: Arc<Semaphore>,
+    requests: Places,
+    watches: Places,
 }
 
 impl Default for Limits {
@@ -26,36 +33,123 @@ impl Default for Limits {
 
 impl Limits {
     pub(crate) fn new(requests: usize, watches: usize) -> Limits {
-        Limits { requests: Arc::new(Semaphore::new(requests)), watches: Arc::new(Semaphore::new(watches)) }
+        Limits { requests: Places::new(requests), watches: Places::new(watches) }
     }
 
     /// A place for a request.
-    pub(crate) fn request(&self) -> Result<OwnedSemaphorePermit> {
-        take(&self.requests, "too many requests at the same time, please try again later")
+    pub(crate) fn request(&self, user: &User) -> Result<Place> {
+        let message = "too many requests at the same time, please try again later";
+        self.requests.take(user).ok_or_else(|| Status::too_many_requests(message, 1))
     }
 
     /// A place for a watch.
-    pub(crate) fn watch(&self) -> Result<OwnedSemaphorePermit> {
-        take(&self.watches, "too many watches at the same time, please try again later")
+    pub(crate) fn watch(&self, user: &User) -> Result<Place> {
+        let message = "too many watches at the same time, please try again later";
+        self.watches.take(user).ok_or_else(|| Status::too_many_requests(message, 1))
     }
 }
 
-fn take(places: &Arc<Semaphore>, message: &str) -> Result<OwnedSemaphorePermit> {
-    Arc::clone(places).try_acquire_owned().map_err(|_| Status::too_many_requests(message, 1))
+#[derive(Debug)]
+struct Places {
+    capacity: usize,
+    taken: Arc<Mutex<Taken>>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by_user: BTreeMap<Arc<str>, usize>,
+}
+
+/// Somebody's place; free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    taken: Arc<Mutex<Taken>>,
+    user: Arc<str>,
+}
+
+impl Places {
+    fn new(capacity: usize) -> Places {
+        Places { capacity, taken: Arc::default() }
+    }
+
+    fn take(&self, user: &User) -> Option<Place> {
+        let mut taken = self.taken.lock();
+        let free = self.capacity.saturating_sub(taken.all);
+        let own = taken.by_user.get_key_value(user.name.as_str());
+        let has = own.map_or(0, |(_, has)| *has);
+        // Administrators share with nobody, but even they cannot have more than there is.
+        let is_fair = has < free || authorize::is_master(user);
+        if free == 0 || !is_fair {
+            return None;
+        }
+        let name: Arc<str> = own.map_or_else(|| user.name.as_str().into(), |(name, _)| Arc::clone(name));
+        taken.all += 1;
+        taken.by_user.insert(Arc::clone(&name), has + 1);
+        drop(taken);
+        Some(Place { taken: Arc::clone(&self.taken), user: name })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock();
+        taken.all -= 1;
+        if let Some(has) = taken.by_user.get_mut(&self.user) {
+            *has -= 1;
+            if *has == 0 {
+                taken.by_user.remove(&self.user);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn user(name: &str) -> User {
+        User::new(name, [""; 0])
+    }
+
+    /// Takes places until there are no more for this user.
+    fn fill(limits: &Limits, user: &User) -> Vec<Place> {
+        std::iter::from_fn(|| limits.request(user).ok()).collect()
+    }
+
     #[test]
     fn whoever_finds_no_place_is_told_when_to_come_back() {
         let limits = Limits::new(1, 0);
-        let place = limits.request().unwrap();
-        let refused = limits.request().unwrap_err();
+        let place = limits.request(&user("a")).unwrap();
+        let refused = limits.request(&user("b")).unwrap_err();
         assert_eq!((refused.code.as_u16(), refused.details.unwrap().retry_after_seconds), (429, 1));
         drop(place);
-        assert!(limits.request().is_ok());
-        assert_eq!(limits.watch().unwrap_err().code, 429);
+        assert!(limits.request(&user("b")).is_ok());
+        assert_eq!(limits.watch(&user("b")).unwrap_err().code, 429);
+    }
+
+    #[test]
+    fn a_greedy_user_leaves_room_for_others() {
+        let limits = Limits::new(60, 0);
+        let first = fill(&limits, &user("greedy"));
+        assert_eq!(first.len(), 30);
+        let second = fill(&limits, &user("also greedy"));
+        assert_eq!(second.len(), 15);
+        let modest = fill(&limits, &user("modest"));
+        assert!(!modest.is_empty());
+        // As places come free, the greedy ones even out.
+        drop(first);
+        assert!(fill(&limits, &user("greedy")).len() >= 15);
+    }
+
+    #[test]
+    fn administrators_can_have_everything_and_places_are_given_back() {
+        let limits = Limits::new(10, 0);
+        let all = fill(&limits, &User::admin());
+        assert_eq!(all.len(), 10);
+        assert!(limits.request(&user("b")).is_err());
+        drop(all);
+        assert!(limits.requests.taken.lock().by_user.is_empty());
+        assert_eq!(fill(&limits, &user("b")).len(), 5);
     }
 }

@@ -10,10 +10,15 @@ use futures::Stream;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
 
+use crate::limits::Place;
 use crate::status::Status;
 
 /// The body of a response: all at once, or a stream that goes on until the watch ends.
-pub struct Body(Inner);
+pub struct Body {
+    inner: Inner,
+    /// Kept until all of it was taken.
+    place: Option<Place>,
+}
 
 enum Inner {
     Full(Bytes),
@@ -23,18 +28,26 @@ enum Inner {
 impl Body {
     /// A body that is known whole.
     pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
-        Body(Inner::Full(bytes.into()))
+        Body { inner: Inner::Full(bytes.into()), place: None }
     }
 
     /// A body that comes piece by piece.
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Body {
-        Body(Inner::Stream(Box::pin(stream)))
+        Body { inner: Inner::Stream(Box::pin(stream)), place: None }
+    }
+}
+
+impl Body {
+    /// Keeps the place of its request until all of it was taken: it holds memory that long.
+    #[must_use]
+    pub(crate) fn with_place(self, place: Place) -> Body {
+        Body { place: Some(place), ..self }
     }
 }
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.inner {
             Inner::Full(bytes) => f.debug_tuple("Body").field(&bytes.len()).finish(),
             Inner::Stream(_) => f.write_str("Body(stream)"),
         }
@@ -49,21 +62,23 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut self.0 {
+        let next = match &mut self.inner {
             Inner::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Inner::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Inner::Stream(stream) => {
-                stream.as_mut().poll_next(cx).map(|next| next.map(|b| Ok(Frame::data(b))))
-            }
+            Inner::Full(bytes) => Poll::Ready(Some(std::mem::take(bytes))),
+            Inner::Stream(stream) => stream.as_mut().poll_next(cx),
+        };
+        if matches!(next, Poll::Ready(None)) {
+            self.place = None;
         }
+        next.map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Inner::Full(bytes) if bytes.is_empty())
+        matches!(&self.inner, Inner::Full(bytes) if bytes.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.inner {
             Inner::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Inner::Stream(_) => SizeHint::default(),
         }

@@ -7,6 +7,7 @@
 //! panic) is answered with a 500 Status.
 
 mod connection;
+mod paced;
 mod panic_guard;
 mod streams;
 
@@ -71,6 +72,9 @@ pub struct Limits {
     pub ping_interval: Duration,
     /// The time for its answer.
     pub ping_answer: Duration,
+    /// The time for a client to take what it was sent. One that reads slower is cut off: what waits for it costs
+    /// memory.
+    pub stall: Duration,
     /// The time that connections have to finish once the server shuts down.
     pub grace: Duration,
 }
@@ -85,6 +89,7 @@ impl Default for Limits {
             streams: 1000,
             ping_interval: Duration::from_secs(30),
             ping_answer: Duration::from_secs(15),
+            stall: Duration::from_secs(60),
             grace: Duration::from_secs(5),
         }
     }

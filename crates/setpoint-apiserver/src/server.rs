@@ -361,8 +361,9 @@ async fn answer(
     body: RequestBody,
 ) -> Result<Response<Body>> {
     let user = core.authenticator.authenticate(core, parts).await?;
-    // A watch gives this place back once it runs, and takes one among the watches.
-    let _place = core.limits.request()?;
+    let place = core.limits.request(&user)?;
+    let is_watch =
+        matches!(&route, Route::Resource(path) if path.watch || (path.name.is_none() && query.flag("watch")));
     let work = async {
         let user = impersonate::apply(core, user, &parts.headers).await?;
         match route {
@@ -388,9 +389,11 @@ async fn answer(
             }
         }
     };
-    tokio::time::timeout(REQUEST_TIMEOUT, work)
-        .await
-        .unwrap_or_else(|_| Err(Status::timeout("the request did not complete within the allotted timeout")))
+    let response = tokio::time::timeout(REQUEST_TIMEOUT, work).await.unwrap_or_else(|_| {
+        Err(Status::timeout("the request did not complete within the allotted timeout"))
+    })?;
+    // A watch gives this place back once it runs: it has taken one among the watches.
+    Ok(if is_watch { response } else { response.map(|body| body.with_place(place)) })
 }
 
 async fn resource_request(

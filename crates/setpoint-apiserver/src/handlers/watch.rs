@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::get::wait_until_fresh;
 use crate::answer::write_object;
+use crate::limits::Place;
 use crate::negotiate::Shape;
 use crate::options::ListOptions;
 use crate::request::ResourceRequest;
@@ -33,7 +33,7 @@ const PIECE: usize = 32 * 1024;
 
 pub(crate) async fn handle(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<Body>> {
     request.representation.check_stream()?;
-    let place = core.limits.watch()?;
+    let place = core.limits.watch(&request.user)?;
     let options = ListOptions::parse(&request.query, true)?;
     let selection =
         Selection::new(&request.resource, request.namespace.as_deref(), request.name.as_deref(), &options)?;
@@ -132,7 +132,7 @@ struct Stream {
     deadline: Instant,
     ended: CancellationToken,
     running: crate::metrics::RunningWatch,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// How a watch makes tables: each event is one of a single row.

@@ -1,5 +1,6 @@
 //! One connection, from its first byte to its last.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -18,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use super::paced::{Outstanding, Paced};
 use super::panic_guard;
 use super::streams::Streams;
 use super::{HttpService, Limits};
@@ -71,7 +73,10 @@ impl<S: HttpService> Connection<S> {
             .with_time(Duration::from_secs(30))
             .with_interval(Duration::from_secs(15))
             .with_retries(6);
-        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+        let socket = SockRef::from(&stream);
+        socket.set_tcp_keepalive(&keepalive)?;
+        #[cfg(target_os = "linux")]
+        socket.set_tcp_user_timeout(Some(self.limits.stall))?;
 
         let mut first = [0];
         if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
@@ -88,14 +93,19 @@ impl<S: HttpService> Connection<S> {
         let user = certificate.and_then(|der| pki::user_of(der)).map(|user| Arc::new(user.authenticated()));
         let is_http2 = session.alpn_protocol() == Some(b"h2");
         let has_asked = Arc::new(AtomicBool::new(false));
+        let outstanding = Outstanding::new(&self.env);
         let service = hyper::service::service_fn({
-            let has_asked = Arc::clone(&has_asked);
+            let (has_asked, outstanding) = (Arc::clone(&has_asked), Arc::clone(&outstanding));
             move |mut request: http::Request<Incoming>| {
                 has_asked.store(true, Ordering::Relaxed);
                 if let Some(user) = &user {
                     Arc::clone(user).attach(request.extensions_mut());
                 }
-                panic_guard::call(self.service.clone(), request)
+                let (service, outstanding) = (self.service.clone(), Arc::clone(&outstanding));
+                async move {
+                    let response = panic_guard::call(service, request).await?;
+                    Ok::<_, Infallible>(response.map(|body| Paced::new(body, outstanding)))
+                }
             }
         });
 
@@ -104,6 +114,7 @@ impl<S: HttpService> Connection<S> {
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         // hyper has this limit for the heads of HTTP/1.1, but none for the start of HTTP/2.
         let mut first_request = pin!(tokio::time::sleep(self.limits.head));
+        let mut stall_check = pin!(tokio::time::sleep(self.limits.stall / 2));
         let mut is_late = false;
         let mut is_ending = false;
         loop {
@@ -112,6 +123,12 @@ impl<S: HttpService> Connection<S> {
                 () = self.shutdown.cancelled(), if !is_ending => {
                     is_ending = true;
                     connection.as_mut().graceful_shutdown();
+                }
+                () = stall_check.as_mut() => {
+                    if outstanding.is_stalled(self.limits.stall) {
+                        return Err("the client does not read what it asked for".to_owned());
+                    }
+                    stall_check.as_mut().reset(self.env.instant() + self.limits.stall / 2);
                 }
                 () = first_request.as_mut(), if !is_late => {
                     is_late = true;

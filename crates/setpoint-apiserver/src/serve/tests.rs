@@ -104,6 +104,11 @@ async fn answer(stage: Arc<Stage>, request: Request<Incoming>) -> Result<Respons
             let _owned = &alive;
             Poll::Pending
         }))),
+        // More than anybody reads.
+        "/flood" => stream_of(stream::repeat_with(move || {
+            let _owned = &alive;
+            Ok(Frame::data(Bytes::from(vec![b'x'; 256 * 1024])))
+        })),
         _ => text(format!("{:?}", request.version())),
     };
     Ok(Response::new(body))
@@ -433,6 +438,33 @@ async fn a_client_that_drips_its_request_is_let_go() {
     tokio::select! {
         _answer = read_to_end(reader) => {}
         () = drip => {}
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_its_response_is_cut_off() {
+    for version in VERSIONS {
+        let server = TestServer::start_with(|limits| limits.stall = SHORT).await;
+        let mut client = server.client(None, version).await.unwrap();
+        let response = client.get("/flood").await.unwrap();
+        assert_eq!(server.stage.alive.load(Ordering::SeqCst), 1, "{version:?}");
+        // The response is held, and nothing of it is read.
+        server.stage.all_gone().await;
+        drop(response);
+    }
+}
+
+#[tokio::test]
+async fn a_watch_of_which_everything_is_read_may_be_silent_for_long() {
+    for version in VERSIONS {
+        let server = TestServer::start_with(|limits| limits.stall = SHORT).await;
+        let mut client = server.client(None, version).await.unwrap();
+        let mut watch = client.get("/watch").await.unwrap();
+        watch.frame().await.unwrap().unwrap();
+        let more = tokio::time::timeout(SHORT * 4, watch.frame()).await;
+        assert!(more.is_err(), "{version:?}: {more:?}");
+        server.stage.shutdown.cancel();
+        server.stopped().await;
     }
 }
 
