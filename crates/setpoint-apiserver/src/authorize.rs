@@ -40,7 +40,8 @@ pub(crate) async fn authorize(core: &Core, user: &User, attributes: &Attributes)
     if allowed { Ok(()) } else { Err(refusal(user, attributes, &reason)) }
 }
 
-fn refusal(user: &User, attributes: &Attributes, reason: &str) -> Status {
+/// 403 in kube-apiserver's words.
+pub(crate) fn refusal(user: &User, attributes: &Attributes, reason: &str) -> Status {
     let Attributes { verb, group, resource, subresource, namespace, name, path } = attributes;
     let what = match path {
         Some(path) => format!("path {path:?}"),

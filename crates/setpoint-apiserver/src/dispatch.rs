@@ -27,7 +27,7 @@ pub(crate) fn server(
     match segments.as_slice() {
         ["metrics"] => Ok(core.metrics.respond(&core.storage.stats())),
         ["version"] => Ok(discovery::version()),
-        ["healthz" | "livez" | "readyz", ..] => health::respond(&segments, query),
+        ["healthz" | "livez" | "readyz", ..] => health::respond(core, &segments, query),
         ["api" | "apis", ..] => discovery::respond(&segments, headers),
         [".well-known", "openid-configuration"] => Ok(openid::configuration()),
         ["openid", "v1", "jwks"] => Ok(openid::keys(core)),

@@ -4,20 +4,30 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::options::Query;
 use crate::response::{Body, respond as response};
+use crate::server::Core;
 use crate::status::{Result, Status};
 
 /// What can be unhealthy: a name and a look at it.
-type Check = (&'static str, fn() -> Result<(), String>);
+type Check<'a> = (&'static str, Box<dyn Fn() -> Result<(), String> + 'a>);
 
-/// A server that answers has what it needs: its storage is in memory, and it serves only once it is complete.
-const CHECKS: &[Check] = &[("ping", || Ok(())), ("log", || Ok(())), ("storage", || Ok(()))];
-
-/// Answers `/readyz`, `/readyz?verbose&exclude=log` and `/readyz/ping`.
-pub(crate) fn respond(segments: &[&str], query: &Query) -> Result<Response<Body>> {
-    respond_with(CHECKS, segments, query)
+/// What is looked at for `/healthz`, `/livez` or `/readyz`.
+fn checks<'a>(core: &'a Core, endpoint: &str) -> Vec<Check<'a>> {
+    let storage = || core.storage.failure().map_or(Ok(()), |why| Err(why.to_string()));
+    let mut checks: Vec<Check<'a>> =
+        vec![("ping", Box::new(|| Ok(()))), ("log", Box::new(|| Ok(()))), ("storage", Box::new(storage))];
+    if endpoint == "readyz" {
+        let shutdown = || if core.is_ending() { Err("process is shutting down".to_owned()) } else { Ok(()) };
+        checks.push(("shutdown", Box::new(shutdown)));
+    }
+    checks
 }
 
-fn respond_with(checks: &[Check], segments: &[&str], query: &Query) -> Result<Response<Body>> {
+/// Answers `/readyz`, `/readyz?verbose&exclude=log` and `/readyz/ping`.
+pub(crate) fn respond(core: &Core, segments: &[&str], query: &Query) -> Result<Response<Body>> {
+    respond_with(&checks(core, segments.first().copied().unwrap_or_default()), segments, query)
+}
+
+fn respond_with(checks: &[Check<'_>], segments: &[&str], query: &Query) -> Result<Response<Body>> {
     match segments {
         [endpoint] => Ok(all(checks, endpoint, query)),
         [_, name @ ..] => {
@@ -35,7 +45,7 @@ fn respond_with(checks: &[Check], segments: &[&str], query: &Query) -> Result<Re
     }
 }
 
-fn all(checks: &[Check], endpoint: &str, query: &Query) -> Response<Body> {
+fn all(checks: &[Check<'_>], endpoint: &str, query: &Query) -> Response<Body> {
     let excluded: Vec<&str> = query.all("exclude").filter(|name| !name.is_empty()).collect();
     let is_unknown = |name: &&&str| !checks.iter().any(|(known, _)| known == *name);
     let unknown: Vec<String> = excluded.iter().filter(is_unknown).map(|name| format!("{name:?}")).collect();
@@ -77,9 +87,15 @@ mod tests {
 
     use super::*;
 
-    const HALF_DEAD: &[Check] = &[("ping", || Ok(())), ("disk", || Err("it is full".to_owned()))];
+    fn good() -> Vec<Check<'static>> {
+        ["ping", "log", "storage"].map(|name| (name, Box::new(|| Ok(())) as Box<_>)).into()
+    }
 
-    async fn check(checks: &[Check], url: &str, code: u16, expect: &str) {
+    fn half_dead() -> Vec<Check<'static>> {
+        vec![("ping", Box::new(|| Ok(()))), ("disk", Box::new(|| Err("it is full".to_owned())))]
+    }
+
+    async fn check(checks: &[Check<'_>], url: &str, code: u16, expect: &str) {
         let (path, query) = url.split_once('?').unwrap_or((url, ""));
         let segments: Vec<&str> = path.split('/').skip(1).collect();
         let response = respond_with(checks, &segments, &Query::parse(query)).unwrap();
@@ -90,30 +106,35 @@ mod tests {
 
     #[tokio::test]
     async fn health_reads_as_in_kube_apiserver() {
-        check(CHECKS, "/readyz", 200, "ok").await;
-        check(CHECKS, "/livez/ping", 200, "ok").await;
-        check(CHECKS, "/readyz?verbose", 200, "[+]ping ok\n[+]log ok\n[+]storage ok\nreadyz check passed\n")
+        check(&good(), "/readyz", 200, "ok").await;
+        check(&good(), "/livez/ping", 200, "ok").await;
+        check(&good(), "/readyz?verbose", 200, "[+]ping ok\n[+]log ok\n[+]storage ok\nreadyz check passed\n")
             .await;
         check(
-            CHECKS,
+            &good(),
             "/healthz?verbose=1&exclude=log",
             200,
             "[+]ping ok\n[+]log excluded: ok\n[+]storage ok\nhealthz check passed\n",
         )
         .await;
         check(
-            CHECKS,
+            &good(),
             "/livez?verbose&exclude=x",
             200,
             "[+]ping ok\n[+]log ok\n[+]storage ok\nwarn: some health checks cannot be excluded: no matches for \
              \"x\"\nlivez check passed\n",
         )
         .await;
-        check(HALF_DEAD, "/livez", 500, "[+]ping ok\n[-]disk failed: reason withheld\nlivez check failed\n")
-            .await;
-        check(HALF_DEAD, "/livez?exclude=disk", 200, "ok").await;
-        check(HALF_DEAD, "/livez/disk", 500, "internal server error: it is full\n").await;
-        let unknown = respond(&["readyz", "none"], &Query::default()).unwrap_err();
+        check(
+            &half_dead(),
+            "/livez",
+            500,
+            "[+]ping ok\n[-]disk failed: reason withheld\nlivez check failed\n",
+        )
+        .await;
+        check(&half_dead(), "/livez?exclude=disk", 200, "ok").await;
+        check(&half_dead(), "/livez/disk", 500, "internal server error: it is full\n").await;
+        let unknown = respond_with(&good(), &["readyz", "none"], &Query::default()).unwrap_err();
         assert_eq!(unknown.code, 404);
     }
 }

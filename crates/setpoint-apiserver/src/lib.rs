@@ -2,6 +2,7 @@
 
 mod admission;
 mod answer;
+pub mod audit;
 mod authenticate;
 mod authorize;
 mod body;

@@ -1,6 +1,7 @@
 //! Query parameters → options.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -299,6 +300,30 @@ fn propagation(text: &str) -> Result<Propagation> {
 
 fn invalid_options(kind: &str, problem: FieldError) -> Status {
     Status::invalid(GroupResource { group: "meta.k8s.io", resource: kind }, "", &[problem])
+}
+
+/// A duration as Go writes it: `1m30s`, `500ms`.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+    let mut total = 0.0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(digits);
+        let unit = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit);
+        total += number.parse::<f64>().ok()?
+            * match unit {
+                "h" => 3600.0,
+                "m" => 60.0,
+                "s" => 1.0,
+                "ms" => 1e-3,
+                "us" => 1e-6,
+                "ns" => 1e-9,
+                _ => return None,
+            };
+        rest = after;
+    }
+    Duration::try_from_secs_f64(total).ok()
 }
 
 #[cfg(test)]

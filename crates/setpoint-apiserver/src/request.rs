@@ -68,6 +68,17 @@ impl ResourceRequest {
         std::mem::take(&mut self.warnings.0.lock())
     }
 
+    /// The body as JSON, if there is one that can be read; for the audit log.
+    pub(crate) fn as_json(&self) -> Option<Value> {
+        match self.content_type.as_deref().unwrap_or_default() {
+            media if media.starts_with("application/vnd.kubernetes.protobuf") => {
+                protobuf::decode(&self.body).ok().map(|decoded| decoded.value)
+            }
+            media if media.contains("yaml") => body::parse_yaml(&self.body).ok().map(|decoded| decoded.value),
+            _ => serde_json::from_slice(&self.body).ok(),
+        }
+    }
+
     /// The name of the object; every route that needs one has one.
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()

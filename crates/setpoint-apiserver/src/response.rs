@@ -10,6 +10,7 @@ use futures::Stream;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
 
+use crate::audit::Ending;
 use crate::limits::Place;
 use crate::status::Status;
 
@@ -18,6 +19,7 @@ pub struct Body {
     inner: Inner,
     /// Kept until all of it was taken.
     place: Option<Place>,
+    ending: Option<Ending>,
 }
 
 enum Inner {
@@ -28,12 +30,12 @@ enum Inner {
 impl Body {
     /// A body that is known whole.
     pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
-        Body { inner: Inner::Full(bytes.into()), place: None }
+        Body { inner: Inner::Full(bytes.into()), place: None, ending: None }
     }
 
     /// A body that comes piece by piece.
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Body {
-        Body { inner: Inner::Stream(Box::pin(stream)), place: None }
+        Body { inner: Inner::Stream(Box::pin(stream)), place: None, ending: None }
     }
 }
 
@@ -42,6 +44,20 @@ impl Body {
     #[must_use]
     pub(crate) fn with_place(self, place: Place) -> Body {
         Body { place: Some(place), ..self }
+    }
+
+    /// Tells the log when it has ended, one way or the other.
+    #[must_use]
+    pub(crate) fn with_ending(self, ending: Ending) -> Body {
+        Body { ending: Some(ending), ..self }
+    }
+
+    /// All of it, if it is not a stream.
+    pub(crate) fn as_full(&self) -> Option<&Bytes> {
+        match &self.inner {
+            Inner::Full(bytes) => Some(bytes),
+            Inner::Stream(_) => None,
+        }
     }
 }
 
@@ -69,6 +85,7 @@ impl http_body::Body for Body {
         };
         if matches!(next, Poll::Ready(None)) {
             self.place = None;
+            self.ending = None;
         }
         next.map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
     }

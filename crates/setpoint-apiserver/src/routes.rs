@@ -3,6 +3,7 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
+use crate::options::Query;
 use crate::status::{Result, Status};
 
 /// What a path names.
@@ -54,6 +55,11 @@ impl Route {
 }
 
 impl ResourcePath {
+    /// Whether a GET of this path with this query is a watch.
+    pub(crate) fn is_watch(&self, query: &Query) -> bool {
+        self.watch || (self.name.is_none() && query.flag("watch"))
+    }
+
     fn new(segments: Vec<String>, prefix: usize) -> ResourcePath {
         let mut segments = segments.into_iter().skip(1).peekable();
         let group = if prefix == 3 { segments.next().unwrap_or_default() } else { String::new() };

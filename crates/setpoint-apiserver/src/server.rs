@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use crate::admission;
+use crate::audit::{Audit, AuditLog, Ending, Pending};
 use crate::authenticate::{Authenticator, SigningKey, TokenFile, impersonate};
 use crate::authorize::{self, Attributes};
 use crate::body::{self, MAX_BODY};
@@ -30,7 +31,7 @@ use crate::limits;
 use crate::metadata::names;
 use crate::metrics::Metrics;
 use crate::negotiate;
-use crate::options::Query;
+use crate::options::{self, Query};
 use crate::pki;
 use crate::rbac::{self, Rbac};
 use crate::request::{ResourceRequest, Warnings};
@@ -92,6 +93,7 @@ pub(crate) struct Core {
     pub authenticator: Authenticator,
     pub admission: admission::Webhooks,
     pub webhooks: webhook::Clients,
+    pub audit: Option<Audit>,
     /// Cancelled, and replaced, when the running watches shall end.
     watches: Mutex<CancellationToken>,
 }
@@ -105,6 +107,11 @@ impl Core {
     /// Every version of the kind of a resource, itself included.
     pub(crate) fn versions_of(&self, resource: &Resource) -> Vec<Arc<Resource>> {
         Registry::built_in().versions_of(resource)
+    }
+
+    /// Whether the server is about to end.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.watches.lock().is_cancelled()
     }
 
     /// Ends the running watches; those that start later run.
@@ -133,6 +140,7 @@ pub struct Builder {
     history: Limits,
     tokens: TokenFile,
     signing_key: Option<SigningKey>,
+    audit: Option<Audit>,
 }
 
 impl Builder {
@@ -160,6 +168,15 @@ impl Builder {
     pub fn signing_key(mut self, key: SigningKey) -> Builder {
         self.signing_key = Some(key);
         self
+    }
+
+    /// Writes down who did what. Call it after [`Builder::env`], inside a tokio runtime.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub fn audit(mut self, log: AuditLog) -> std::io::Result<Builder> {
+        self.audit = Some(log.start(&self.env.clone().unwrap_or_default())?);
+        Ok(self)
     }
 
     /// Starts a server that keeps everything in memory. Call it inside a tokio runtime.
@@ -211,6 +228,7 @@ impl Builder {
             authenticator: Authenticator::new(self.tokens, self.signing_key),
             admission: admission::Webhooks::default(),
             webhooks: webhook::Clients::default(),
+            audit: self.audit,
             watches: Mutex::default(),
             env: env.clone(),
         });
@@ -281,6 +299,9 @@ impl ApiServer {
     pub async fn close(&self) {
         self.shared.core.end_watches();
         self.shared.core.storage.close().await;
+        if let Some(audit) = &self.shared.core.audit {
+            audit.flush().await;
+        }
     }
 
     /// Forgets the history up to now: watches from older resourceVersions are answered with 410.
@@ -338,49 +359,87 @@ where
 
 type RequestBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// Every request: measured, answered, never lost.
+/// Every request: measured, written down, answered, never lost.
 async fn handle(core: &Arc<Core>, parts: Parts, body: RequestBody) -> Response<Body> {
     let route = Route::parse(parts.uri.path());
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let started = core.metrics.request_started(&parts.method, route.as_ref().ok(), &query);
-    let outcome = match route {
-        Ok(route) => answer(core, &parts, route, query, body).await,
-        Err(status) => Err(status),
-    };
-    let response = outcome.unwrap_or_else(|status| respond_status(&status));
+    let is_watch = matches!(&route, Ok(Route::Resource(path)) if path.is_watch(&query));
+    let mut pending = core.audit.as_ref().map(|audit| audit.begin(&parts));
+    let outcome = answer(core, &parts, route, query, body, &mut pending).await;
+    let failure = outcome.as_ref().err().map(|status| status.message.clone());
+    let mut response = outcome.unwrap_or_else(|status| respond_status(&status));
     started.finish(response.status());
+    if let Some(pending) = pending {
+        response = audited(core, pending, response, failure.as_deref(), is_watch).await;
+    }
     response
 }
 
-/// authenticate → find a place → authorize → read → dispatch, within the time limit.
+/// Writes down how the request was answered; for a watch, that it has begun, and later that it has ended.
+async fn audited(
+    core: &Arc<Core>,
+    mut pending: Pending,
+    response: Response<Body>,
+    failure: Option<&str>,
+    is_watch: bool,
+) -> Response<Body> {
+    // A 401 was written when nobody knew who asked.
+    let Some(audit) = core.audit.as_ref().filter(|_| response.status() != 401) else { return response };
+    pending.answered(response.status().as_u16(), failure);
+    if is_watch && failure.is_none() {
+        audit.stage(&pending, "ResponseStarted").await;
+        let ending = Ending { core: Arc::clone(core), pending };
+        return response.map(|body| body.with_ending(ending));
+    }
+    if pending.level().has_response()
+        && let Some(object) = response.body().as_full().and_then(|body| serde_json::from_slice(body).ok())
+    {
+        pending.responded(object);
+    }
+    audit.stage(&pending, "ResponseComplete").await;
+    response
+}
+
+/// authenticate → find a place → impersonate → authorize → read → dispatch, within the time limit.
 async fn answer(
     core: &Arc<Core>,
     parts: &Parts,
-    route: Route,
+    route: Result<Route>,
     query: Query,
     body: RequestBody,
+    pending: &mut Option<Pending>,
 ) -> Result<Response<Body>> {
-    let user = core.authenticator.authenticate(core, parts).await?;
+    let (attributes, version) = asked(parts, route.as_ref().ok(), &query);
+    let user = identify(core, parts, &attributes, &version, pending).await?;
+    let route = route?;
+    let limit = time_limit(&query)?;
     let place = core.limits.request(&user)?;
-    let is_watch =
-        matches!(&route, Route::Resource(path) if path.watch || (path.name.is_none() && query.flag("watch")));
+    let is_watch = matches!(&route, Route::Resource(path) if path.is_watch(&query));
     let work = async {
-        let user = impersonate::apply(core, user, &parts.headers).await?;
-        match route {
-            Route::Server(segments) => {
-                let attributes = Attributes {
-                    verb: parts.method.as_str().to_ascii_lowercase(),
-                    path: Some(server_path(&segments, parts.uri.path())),
-                    ..Attributes::default()
-                };
-                authorize::authorize(core, &user, &attributes).await?;
-                if !matches!(parts.method, Method::GET | Method::HEAD) {
-                    return Err(Status::method_not_allowed());
-                }
-                dispatch::server(core, &segments, &query, &parts.headers)
+        let acting = impersonate::apply(core, Arc::clone(&user), &parts.headers).await?;
+        let decision = authorize::decide(core, &acting, &attributes).await?;
+        if let Some(pending) = pending {
+            if !Arc::ptr_eq(&acting, &user) {
+                pending.impersonates(&acting);
             }
+            pending.decided(decision.allowed, &decision.reason);
+        }
+        if !decision.allowed {
+            return Err(authorize::refusal(&acting, &attributes, &decision.reason));
+        }
+        match route {
+            Route::Server(_) if !matches!(parts.method, Method::GET | Method::HEAD) => {
+                Err(Status::method_not_allowed())
+            }
+            Route::Server(segments) => dispatch::server(core, &segments, &query, &parts.headers),
             Route::Resource(path) => {
-                let request = resource_request(core, parts, path, query, user, body).await?;
+                let request = resource_request(core, parts, path, query, acting, body).await?;
+                if let Some(pending) = pending.as_mut().filter(|pending| pending.level().has_request())
+                    && let Some(object) = request.as_json()
+                {
+                    pending.requested(object);
+                }
                 let response = dispatch::resource(core, &request).await?;
                 if request.verb.is_write() && is_cluster_role(&request) {
                     rbac::gather(core).await?;
@@ -389,11 +448,41 @@ async fn answer(
             }
         }
     };
-    let response = tokio::time::timeout(REQUEST_TIMEOUT, work).await.unwrap_or_else(|_| {
+    let response = tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
         Err(Status::timeout("the request did not complete within the allotted timeout"))
     })?;
     // A watch gives this place back once it runs: it has taken one among the watches.
     Ok(if is_watch { response } else { response.map(|body| body.with_place(place)) })
+}
+
+/// Who asks, which is also the first that the log is told.
+async fn identify(
+    core: &Core,
+    parts: &Parts,
+    attributes: &Attributes,
+    version: &str,
+    pending: &mut Option<Pending>,
+) -> Result<Arc<User>> {
+    let user = core.authenticator.authenticate(core, parts).await;
+    if let (Some(audit), Some(pending)) = (&core.audit, pending) {
+        match &user {
+            Ok(user) => audit.received(pending, user, attributes, version).await,
+            Err(_) => audit.unauthorized(pending, attributes, version).await,
+        }
+    }
+    user
+}
+
+/// How long the request may take: what it says, but not more than the server allows.
+fn time_limit(query: &Query) -> Result<Duration> {
+    let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(REQUEST_TIMEOUT) };
+    match options::parse_duration(text) {
+        Some(Duration::ZERO) => Ok(REQUEST_TIMEOUT),
+        Some(limit) => Ok(limit.min(REQUEST_TIMEOUT)),
+        None => Err(Status::bad_request(format!(
+            "invalid timeout specified in the request URL - failed to parse {text:?}"
+        ))),
+    }
 }
 
 async fn resource_request(
@@ -405,7 +494,6 @@ async fn resource_request(
     body: RequestBody,
 ) -> Result<ResourceRequest> {
     let verb = Verb::of(&parts.method, &path, query.flag("watch"))?;
-    authorize::authorize(core, &user, &attributes_of(verb, &path, &query)).await?;
     if path.group == rbac::GROUP {
         core.rbac.prepare(core).await?;
     }
@@ -433,19 +521,35 @@ async fn resource_request(
     })
 }
 
-/// What a request about a resource wants to do.
-fn attributes_of(verb: Verb, path: &ResourcePath, query: &Query) -> Attributes {
+/// What a request wants to do, and in which version of the API.
+fn asked(parts: &Parts, route: Option<&Route>, query: &Query) -> (Attributes, String) {
+    let method = || parts.method.as_str().to_ascii_lowercase();
+    let raw = parts.uri.path();
+    let path = match route {
+        Some(Route::Resource(path)) => {
+            let verb = Verb::of(&parts.method, path, query.flag("watch"));
+            let verb = verb.map_or_else(|_| method(), |verb| verb.as_str().to_owned());
+            return (attributes_of(verb, path, query), path.version.clone());
+        }
+        Some(Route::Server(segments)) => server_path(segments, raw),
+        None => raw.to_owned(),
+    };
+    (Attributes { verb: method(), path: Some(path), ..Attributes::default() }, String::new())
+}
+
+/// The same for a request about a resource.
+fn attributes_of(verb: String, path: &ResourcePath, query: &Query) -> Attributes {
     let name = path.name.clone().or_else(|| {
         // Whoever may see one object by its name may also watch it by its name.
         let selector = FieldSelector::parse(query.get("fieldSelector")?).ok()?;
-        let name = selector.name().filter(|_| matches!(verb, Verb::List | Verb::Watch))?;
+        let name = selector.name().filter(|_| matches!(verb.as_str(), "list" | "watch"))?;
         names::path_segment(name).is_empty().then(|| name.to_owned())
     });
     // A namespace is seen as part of itself, so that a role in it can allow to read it.
     let is_namespace = path.group.is_empty() && path.resource == "namespaces";
     let namespace = if is_namespace { path.name.clone() } else { path.namespace.clone() };
     Attributes {
-        verb: verb.as_str().to_owned(),
+        verb,
         group: path.group.clone(),
         resource: path.resource.clone(),
         subresource: path.subresource.clone().unwrap_or_default(),

@@ -182,6 +182,11 @@ pub(crate) trait Storage: Send + Sync + 'static {
     /// Figures for metrics.
     fn stats(&self) -> Stats;
 
+    /// Why changes cannot be kept at the moment, if they cannot.
+    fn failure(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// Ends writing, and lets go of what only one engine at a time can have. Reads still work.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))

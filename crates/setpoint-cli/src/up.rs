@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use setpoint_apiserver::audit::{AuditLog, Policy};
 use setpoint_apiserver::kubeconfig::{self, Kubeconfig};
 use setpoint_apiserver::pki::{self, CertificateAuthority, Identity};
 use setpoint_apiserver::serve::CancellationToken;
@@ -54,6 +55,16 @@ pub(crate) struct Up {
     /// Bearer tokens to accept, as kube-apiserver's --token-auth-file: token,user,uid,"group1,group2"
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    /// Write down who does what: JSON lines of audit.k8s.io/v1 Events
+    ///
+    /// The file is rotated at 100 MiB; five older ones are kept.
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<PathBuf>,
+
+    /// How much of which request to write: an audit.k8s.io/v1 Policy [default: the metadata of all]
+    #[arg(long, value_name = "FILE", requires = "audit_log")]
+    audit_policy: Option<PathBuf>,
 
     /// What to log to standard error: error, warn, info, debug or trace
     ///
@@ -130,6 +141,14 @@ impl Up {
         let mut builder = ApiServer::builder().env(env.clone());
         if let Some(path) = &self.token_file {
             builder = builder.tokens(TokenFile::read(path)?);
+        }
+        if let Some(path) = &self.audit_log {
+            let mut log = AuditLog::new(path);
+            if let Some(policy) = &self.audit_policy {
+                log = log.policy(Policy::read(policy)?);
+            }
+            let unusable = || format!("cannot write the audit log {}", path.display());
+            builder = builder.audit(log).with_context(unusable)?;
         }
         if self.memory {
             return Ok(builder.build());

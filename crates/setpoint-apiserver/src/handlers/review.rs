@@ -43,7 +43,8 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     answer.respond(request)
 }
 
-fn user_info(user: &User) -> Value {
+/// A user as reviews and the audit log tell it.
+pub(crate) fn user_info(user: &User) -> Value {
     let mut info = json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {
         info["uid"] = user.uid.as_str().into();

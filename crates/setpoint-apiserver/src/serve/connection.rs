@@ -23,6 +23,7 @@ use super::paced::{Outstanding, Paced};
 use super::panic_guard;
 use super::streams::Streams;
 use super::{HttpService, Limits};
+use crate::audit::PeerAddress;
 use crate::pki;
 
 /// The first byte of a TLS handshake.
@@ -60,7 +61,7 @@ impl<S: HttpService> Connection<S> {
             Some(Err(_elapsed)) => return tracing::debug!(%peer, "the TLS handshake took too long"),
             None => return,
         };
-        if let Err(error) = self.serve_http(stream).await {
+        if let Err(error) = self.serve_http(stream, peer).await {
             tracing::debug!(%peer, error, "the connection broke");
         }
     }
@@ -87,7 +88,7 @@ impl<S: HttpService> Connection<S> {
         self.tls.accept(stream).await
     }
 
-    async fn serve_http(self, stream: TlsStream<TcpStream>) -> Result<(), String> {
+    async fn serve_http(self, stream: TlsStream<TcpStream>, peer: SocketAddr) -> Result<(), String> {
         let (_, session) = stream.get_ref();
         let certificate = session.peer_certificates().and_then(|chain| chain.first());
         let user = certificate.and_then(|der| pki::user_of(der)).map(|user| Arc::new(user.authenticated()));
@@ -98,6 +99,7 @@ impl<S: HttpService> Connection<S> {
             let (has_asked, outstanding) = (Arc::clone(&has_asked), Arc::clone(&outstanding));
             move |mut request: http::Request<Incoming>| {
                 has_asked.store(true, Ordering::Relaxed);
+                request.extensions_mut().insert(PeerAddress(peer));
                 if let Some(user) = &user {
                     Arc::clone(user).attach(request.extensions_mut());
                 }

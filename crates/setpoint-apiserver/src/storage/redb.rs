@@ -110,6 +110,10 @@ impl Storage for Redb {
         self.view.read(State::stats)
     }
 
+    fn failure(&self) -> Option<Arc<str>> {
+        self.writer.failure()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         self.writer.close().boxed()
     }

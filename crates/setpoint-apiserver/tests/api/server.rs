@@ -81,3 +81,17 @@ async fn health_and_metrics_are_there() {
     });
     assert!(line.is_some_and(|line| line.ends_with(" 1") && line.contains("code=\"201\"")), "{line:?}");
 }
+
+#[tokio::test]
+async fn a_server_without_its_store_is_not_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let api = Api::with(ApiServer::builder().open(folder.path()).await.unwrap());
+    let verbose = api.get("/readyz?verbose").await.ok();
+    assert!(verbose.as_str().unwrap().contains("[+]storage ok\n[+]shutdown ok\n"), "{verbose}");
+    api.server.close().await;
+    let dead = api.get("/readyz").await;
+    assert_eq!(dead.code, 500);
+    assert!(dead.body.as_str().unwrap().contains("[-]storage failed"), "{}", dead.body);
+    let why = api.get("/readyz/storage").await;
+    assert_eq!(why.body, json!("internal server error: the store is closed\n"));
+}

@@ -42,7 +42,11 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
     view: View,
     retired: Arc<Mutex<Retired>>,
+    failure: Failure,
 }
+
+/// Why the last commit failed, unless it has worked since.
+type Failure = Arc<Mutex<Option<Arc<str>>>>;
 
 impl Writer {
     /// Opens the store on a new thread, which then writes to it.
@@ -50,10 +54,13 @@ impl Writer {
         let (jobs, queue) = mpsc::channel(QUEUE);
         let (opened, opening) = oneshot::channel();
         let path = medium.path().to_owned();
+        let failure = Failure::default();
+        let told = Arc::clone(&failure);
         let thread = spawn(move || match File::open(medium, limits) {
             Ok((file, state, retired)) => {
                 let (view, retired) = (View::new(state), Arc::new(Mutex::new(retired)));
-                let worker = Worker { file, view: view.clone(), retired: Arc::clone(&retired) };
+                let worker =
+                    Worker { file, view: view.clone(), retired: Arc::clone(&retired), failure: told };
                 if opened.send(Ok((view, retired))).is_ok() {
                     worker.run(queue);
                 }
@@ -63,7 +70,8 @@ impl Writer {
         .map_err(|source| OpenError::Thread { source })?;
         match opening.await {
             Ok(Ok((view, retired))) => {
-                Ok((Writer { jobs: Some(jobs), thread: Some(thread), view: view.clone(), retired }, view))
+                let jobs = Some(jobs);
+                Ok((Writer { jobs, thread: Some(thread), view: view.clone(), retired, failure }, view))
             }
             Ok(Err(fault)) => {
                 // The file is closed when the caller hears of it.
@@ -83,6 +91,14 @@ impl Writer {
             return Err(ended());
         }
         answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Why changes cannot be made durable at the moment, if they cannot.
+    pub(super) fn failure(&self) -> Option<Arc<str>> {
+        if self.jobs.as_ref().is_none_or(mpsc::Sender::is_closed) {
+            return Some("the store is closed".into());
+        }
+        self.failure.lock().clone()
     }
 
     /// Closes the file, once what was handed over before is settled.
@@ -133,6 +149,7 @@ struct Worker {
     file: File,
     view: View,
     retired: Arc<Mutex<Retired>>,
+    failure: Failure,
 }
 
 impl Worker {
@@ -149,7 +166,7 @@ impl Worker {
             }
             let Batch { writes, answers, closing, .. } = batch;
             let outcome = usable.and_then(|()| self.settle(writes));
-            answer(answers, outcome);
+            *self.failure.lock() = answer(answers, outcome);
             if !closing.is_empty() {
                 drop(queue);
                 drop(self.file);
@@ -204,7 +221,8 @@ impl Worker {
     }
 }
 
-fn answer(answers: Vec<(oneshot::Sender<Outcome>, Outcome)>, settled: Result<(), Fault>) {
+/// Tells everybody how it went; why it did not work, if so.
+fn answer(answers: Vec<(oneshot::Sender<Outcome>, Outcome)>, settled: Result<(), Fault>) -> Option<Arc<str>> {
     let failure: Option<Arc<str>> = settled.err().map(|fault| {
         let why = fault.explain();
         tracing::error!(why, "a commit failed");
@@ -218,6 +236,7 @@ fn answer(answers: Vec<(oneshot::Sender<Outcome>, Outcome)>, settled: Result<(),
         // Who has stopped waiting needs no answer.
         let _gone = sender.send(outcome);
     }
+    failure
 }
 
 /// Changes that share a sync, checked in order as if each of them were there already.
