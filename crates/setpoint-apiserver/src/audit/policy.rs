@@ -161,7 +161,8 @@ impl Policy {
             return Err(invalid("it has no rules".to_owned()));
         }
         let has_both = |rule: &&Rule| {
-            !rule.non_resource_urls.is_empty() && !(rule.resources.is_empty() && rule.namespaces.is_empty())
+            let has_resources = !rule.resources.is_empty() || !rule.namespaces.is_empty();
+            has_resources && !rule.non_resource_urls.is_empty()
         };
         if policy.rules.iter().any(|rule| has_both(&rule)) {
             return Err(invalid(
@@ -288,7 +289,8 @@ rules:
         check(&proxy, "watch - - services", Level::None);
         check(&proxy, "get - - services", Level::None);
         check(&jane, "get dev - secrets", Level::Metadata);
-        check(&jane, "get dev - pods", Level::RequestResponse);
+        check(&jane, "get dev - pods", Level::Metadata);
+        check(&jane, "get dev - services", Level::RequestResponse);
         check(&jane, "get dev - pods log", Level::Metadata);
         check(&jane, "update dev - nodes status", Level::Metadata);
         check(&jane, "get dev apps deployments - web", Level::Metadata);
