@@ -148,9 +148,7 @@ impl List {
         let shape = request.representation.shape;
         let mut tabulator = None;
         let start = match shape {
-            Shape::Object => {
-                object::list_start(resource.api_version(), &format!("{}List", resource.kind()), meta)
-            }
+            Shape::Object => object::list_start(resource.api_version(), &resource.list_kind(), meta),
             Shape::PartialMetadata(version) => {
                 object::list_start(version.api_version(), "PartialObjectMetadataList", meta)
             }
@@ -178,7 +176,10 @@ impl List {
         let (value, revision) = (&record.value, record.revision);
         match (&self.tabulator, self.shape) {
             (Some(tabulator), _) => tabulator.write_row(value, revision, out),
-            (None, Shape::Object) if !self.resource.is_converted() => {
+            // Only items of built-in kinds leave it to the list to say what they are.
+            (None, Shape::Object)
+                if !self.resource.is_converted() && self.resource.definition().is_none() =>
+            {
                 object::write_item(value, revision, out);
             }
             (None, shape) => write_object(&self.resource, shape, value, revision, out),

@@ -9,7 +9,10 @@ use crate::resource::Resource;
 
 /// A stored object in the version of `resource`.
 pub(crate) fn to_served(resource: &Resource, mut object: Value) -> Value {
-    if resource.is_converted() {
+    if let Some(custom) = resource.definition() {
+        custom.read(&mut object);
+        object["apiVersion"] = resource.api_version().into();
+    } else if resource.is_converted() {
         match resource.plural() {
             "events" => event::to_events_v1(&mut object),
             "horizontalpodautoscalers" => horizontal_pod_autoscaler::to_v1(&mut object),
@@ -22,7 +25,9 @@ pub(crate) fn to_served(resource: &Resource, mut object: Value) -> Value {
 
 /// An object of the version of `resource` as it is stored.
 pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
-    if resource.is_converted() {
+    if resource.definition().is_some() {
+        object["apiVersion"] = resource.stored_as().into();
+    } else if resource.is_converted() {
         match resource.plural() {
             "events" => event::to_core_v1(&mut object),
             "horizontalpodautoscalers" => horizontal_pod_autoscaler::to_v2(&mut object),

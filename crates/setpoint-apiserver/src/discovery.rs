@@ -181,11 +181,6 @@ pub(crate) fn built_in() -> &'static Discovery {
     &BUILT_IN
 }
 
-/// Answers `/api`, `/apis` and what is below them, for the built-in kinds.
-pub(crate) fn respond(segments: &[&str], headers: &HeaderMap) -> Result<Response<Body>> {
-    built_in().respond(segments, headers)
-}
-
 /// Answers `/version`. Clients read the minor version (kubectl: skew; helm: `kubeVersion`), so this is the release of
 /// Kubernetes whose API is served; ours is build metadata, which no comparison looks at.
 pub(crate) fn version() -> Response<Body> {
@@ -386,13 +381,13 @@ mod tests {
     #[tokio::test]
     async fn built_in_kinds_are_listed_core_first() {
         let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(AGGREGATED))]);
-        let core = json(respond(&["api"], &headers).unwrap()).await;
+        let core = json(built_in().respond(&["api"], &headers).unwrap()).await;
         assert_eq!(core["items"][0]["metadata"]["name"], "");
-        let groups = json(respond(&["apis"], &headers).unwrap()).await;
+        let groups = json(built_in().respond(&["apis"], &headers).unwrap()).await;
         let names: Vec<_> =
             groups["items"].as_array().unwrap().iter().map(|group| &group["metadata"]["name"]).collect();
         assert!(names.contains(&&json!("apps")) && !names.contains(&&json!("")));
-        let pods = json(respond(&["api", "v1"], &HeaderMap::new()).unwrap()).await;
+        let pods = json(built_in().respond(&["api", "v1"], &HeaderMap::new()).unwrap()).await;
         let names =
             pods["resources"].as_array().unwrap().iter().map(|resource| resource["name"].as_str().unwrap());
         assert!(names.clone().any(|name| name == "pods/eviction"));

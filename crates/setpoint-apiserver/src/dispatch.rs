@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Response};
 
+use crate::definitions::{self, Custom};
 use crate::handlers::{
     binding, create, delete, eviction, get, list, patch, review, scale, token_request, update, watch,
 };
 use crate::options::Query;
 use crate::request::ResourceRequest;
-use crate::response::Body;
+use crate::resource::Resource;
+use crate::response::{Body, add_warnings};
 use crate::routes::Verb;
 use crate::server::Core;
 use crate::status::{Result, Status};
@@ -28,10 +30,10 @@ pub(crate) fn server(
         ["metrics"] => Ok(core.metrics.respond(&core.storage.stats())),
         ["version"] => Ok(discovery::version()),
         ["healthz" | "livez" | "readyz", ..] => health::respond(core, &segments, query),
-        ["api" | "apis", ..] => discovery::respond(&segments, headers),
+        ["api" | "apis", ..] => core.definitions.served().discovery().respond(&segments, headers),
         [".well-known", "openid-configuration"] => Ok(openid::configuration()),
         ["openid", "v1", "jwks"] => Ok(openid::keys(core)),
-        ["openapi", ..] => openapi::respond(&segments, query, headers),
+        ["openapi", ..] => openapi::respond(&core.definitions.served(), &segments, query, headers),
         _ => Err(Status::no_such_path()),
     }
 }
@@ -39,10 +41,28 @@ pub(crate) fn server(
 /// Requests about resources.
 pub(crate) async fn resource(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<Body>> {
     check_scope(request)?;
-    match request.subresource.as_deref() {
+    let mut response = match request.subresource.as_deref() {
         None => whole(core, request).await,
         Some(name) => part(core, request, name).await,
+    }?;
+    if request.verb.is_write() {
+        after_write(core, &request.resource).await?;
     }
+    if let Some(warning) = request.resource.definition().and_then(|custom| custom.deprecation.as_ref()) {
+        add_warnings(&mut response, std::slice::from_ref(warning));
+    }
+    Ok(response)
+}
+
+/// A definition is in force when its writer has the answer.
+async fn after_write(core: &Core, resource: &Resource) -> Result<()> {
+    if definitions::concerns(resource) {
+        definitions::sync(core).await?;
+    }
+    if resource.definition().is_some_and(Custom::is_terminating) {
+        core.definitions.wake();
+    }
+    Ok(())
 }
 
 /// Namespaced resources are reached through their namespace, others are not.
@@ -82,11 +102,11 @@ async fn whole(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<B
 }
 
 async fn part(core: &Arc<Core>, request: &ResourceRequest, name: &str) -> Result<Response<Body>> {
-    let subresource = request.resource.subresource(name).ok_or_else(Status::no_such_path)?;
+    let verbs = request.resource.subresource_verbs(name).ok_or_else(Status::no_such_path)?;
     if matches!(name, "log" | "exec" | "attach" | "portforward" | "proxy") {
         return Err(no_kubelet(core, request, name).await);
     }
-    if !subresource.verbs.contains(&request.verb.as_str()) {
+    if !verbs.contains(&request.verb.as_str()) {
         return Err(Status::method_not_allowed());
     }
     match (name, Part::of_subresource(Some(name)), request.verb) {

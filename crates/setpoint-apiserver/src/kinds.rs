@@ -12,6 +12,8 @@ mod at;
 mod config_map;
 mod cron;
 mod cron_job;
+mod custom_resource;
+mod custom_resource_definition;
 mod daemon_set;
 mod deployment;
 mod difference;
@@ -59,6 +61,9 @@ pub(crate) use service::allocation;
 
 /// Fills in what a decoded object leaves to the server, on every write.
 pub(crate) fn default(resource: &Resource, object: &mut Value) {
+    if resource.definition().is_some() {
+        return;
+    }
     match (resource.group(), resource.plural()) {
         ("", "endpoints") => endpoints::default(object),
         ("", "limitranges") => resource_quota::default_limit_range(object),
@@ -75,6 +80,7 @@ pub(crate) fn default(resource: &Resource, object: &mut Value) {
         ("admissionregistration.k8s.io", plural) if plural.ends_with("webhookconfigurations") => {
             webhook_configuration::default(object, plural.starts_with("mutating"));
         }
+        ("apiextensions.k8s.io", "customresourcedefinitions") => custom_resource_definition::default(object),
         ("apps", "daemonsets") => daemon_set::default(object),
         ("apps", "deployments") => deployment::default(object),
         ("apps", "replicasets") => replica_set::default(object),
@@ -113,6 +119,9 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, env: &Env)
         }
         ("", "pods") => pod::prepare_create(object, strategy::timestamp(env.now())),
         ("", "serviceaccounts") => service_account::clean(object),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => {
+            custom_resource_definition::store_version(object);
+        }
         ("apps", "daemonsets") => daemon_set::prepare_create(object),
         ("batch", "jobs") => job::prepare_create(object),
         ("coordination.k8s.io", "leases") => policy::prepare_lease(object),
@@ -127,6 +136,9 @@ pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: 
         ("", "pods") => pod::prepare_update(new, old, part),
         ("", "serviceaccounts") => service_account::clean(new),
         ("", "services") => service::prepare_update(new, old, part),
+        ("apiextensions.k8s.io", "customresourcedefinitions") if part == Part::Main => {
+            custom_resource_definition::store_version(new);
+        }
         ("apps", "daemonsets") => daemon_set::prepare_update(new, old, part),
         ("coordination.k8s.io", "leases") => policy::prepare_lease(new),
         _ => {}
@@ -171,6 +183,9 @@ pub(crate) fn validate(
         // The server itself has made this change.
         return Vec::new();
     }
+    if let Some(custom) = resource.definition() {
+        return custom_resource::validate(custom, part, object, old);
+    }
     let errors = Errors::default();
     if asks_more_of_finalizers(resource) {
         errors.extend(metadata::validate_kube_finalizers(&object["metadata"]));
@@ -189,6 +204,13 @@ pub(crate) fn validate(
         _ => validate_other(resource, &at, old, part),
     }
     errors.into_vec()
+}
+
+/// What is wrong with the kind that a custom resource says it is.
+pub(crate) fn wrong_kind(resource: &Resource, object: &Value) -> Option<FieldError> {
+    resource.definition()?;
+    let (found, expected) = (&object["kind"], resource.kind());
+    (*found != expected).then(|| FieldError::invalid("kind", found.clone(), format!("must be {expected}")))
 }
 
 /// Most kinds of Kubernetes take no finalizers without a domain.

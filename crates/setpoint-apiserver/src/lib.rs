@@ -8,6 +8,7 @@ mod authorize;
 mod body;
 mod bootstrap;
 mod convert;
+mod definitions;
 mod discovery;
 mod dispatch;
 mod field_error;
@@ -31,7 +32,7 @@ mod request;
 mod resource;
 mod response;
 mod routes;
-#[allow(dead_code, unused_imports, reason = "custom resources are being wired to it")]
+#[allow(dead_code, unused_imports, reason = "what checks definitions is being written")]
 mod schema;
 mod selection;
 mod selector;

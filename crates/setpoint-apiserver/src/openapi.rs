@@ -3,6 +3,7 @@
 //! kubectl reads it before it writes: it looks for the `fieldValidation` parameter of a kind's PATCH, and for
 //! how lists are merged. `kubectl explain` reads the schemas, other tools the paths.
 
+mod custom;
 mod descriptions;
 mod paths;
 mod schema;
@@ -15,6 +16,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 use setpoint_kinds::table;
 
+use crate::definitions::Served;
 use crate::options::Query;
 use crate::response::{Body, respond as response};
 use crate::status::{Result, Status};
@@ -28,12 +30,17 @@ static HASHES: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
 });
 
 /// Answers `/openapi/v3` and what is below it.
-pub(crate) fn respond(segments: &[&str], query: &Query, headers: &HeaderMap) -> Result<Response<Body>> {
+pub(crate) fn respond(
+    served: &Served,
+    segments: &[&str],
+    query: &Query,
+    headers: &HeaderMap,
+) -> Result<Response<Body>> {
     match segments {
         ["openapi", "v2"] => Ok(respond_v2(headers)),
-        ["openapi", "v3"] => Ok(response(StatusCode::OK, "application/json", index().to_string())),
-        ["openapi", "v3", "api", version] => respond_document("", version, query, headers),
-        ["openapi", "v3", "apis", group, version] => respond_document(group, version, query, headers),
+        ["openapi", "v3"] => Ok(response(StatusCode::OK, "application/json", index(served).to_string())),
+        ["openapi", "v3", "api", version] => respond_document(served, "", version, query, headers),
+        ["openapi", "v3", "apis", group, version] => respond_document(served, group, version, query, headers),
         _ => Err(Status::no_such_path()),
     }
 }
@@ -59,21 +66,23 @@ fn respond_v2(headers: &HeaderMap) -> Response<Body> {
     response(StatusCode::OK, PROTOBUF, document)
 }
 
-fn index() -> Value {
+fn index(served: &Served) -> Value {
     let entry = |(path, hash): (&String, &String)| {
         (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
     };
-    json!({"paths": HASHES.iter().map(entry).collect::<Map<_, _>>()})
+    json!({"paths": HASHES.iter().chain(served.open_api_hashes()).map(entry).collect::<Map<_, _>>()})
 }
 
 fn respond_document(
+    served: &Served,
     group: &str,
     version: &str,
     query: &Query,
     headers: &HeaderMap,
 ) -> Result<Response<Body>> {
     let path = path_of(group, version);
-    let hash = HASHES.get(&path).ok_or_else(Status::no_such_path)?;
+    let built_in = HASHES.get(&path);
+    let hash = built_in.or_else(|| served.open_api_hashes().get(&path)).ok_or_else(Status::no_such_path)?;
     let etag = format!("\"{hash}\"");
     if query.get("hash").is_some_and(|asked| asked != hash) {
         // An old address leads to the new one.
@@ -85,7 +94,11 @@ fn respond_document(
     let mut answer = if known {
         response(StatusCode::NOT_MODIFIED, "application/json", "")
     } else {
-        response(StatusCode::OK, "application/json", document(group, version))
+        let document = match built_in {
+            Some(_) => document(group, version),
+            None => custom::document(served, group, version),
+        };
+        response(StatusCode::OK, "application/json", document)
     };
     set(&mut answer, header::ETAG, &etag);
     set(&mut answer, header::VARY, "Accept");
@@ -104,6 +117,17 @@ fn path_of(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
+/// The hashes of the documents of custom resources, by path.
+pub(crate) fn hashes(served: &Served) -> BTreeMap<String, String> {
+    let versions = served
+        .groups()
+        .flat_map(|(group, versions)| versions.into_iter().map(move |version| (group, version)));
+    versions
+        .map(|(group, version)| (path_of(group, version), hash(&custom::document(served, group, version))))
+        .filter(|(path, _)| !HASHES.contains_key(path))
+        .collect()
+}
+
 fn hash(document: &str) -> String {
     // Only to tell documents apart: any hash that does not change between runs will do.
     let mut hasher = std::hash::DefaultHasher::new();
@@ -114,11 +138,17 @@ fn hash(document: &str) -> String {
 fn document(group: &str, version: &str) -> String {
     let mut schemas = schema::Schemas::new(descriptions::Descriptions::of(group, version));
     let mut paths = paths::Paths { schemas: &mut schemas, paths: Map::new() };
+    for name in ["meta.v1.DeleteOptions", "meta.v1.Status"] {
+        paths.schemas.add(table().type_named(name).expect("the table has it"));
+    }
     for resource in table().resources_of(group, version) {
         paths.schemas.add_kind(resource);
         paths.add(resource);
     }
-    let paths = paths.paths;
+    finish(paths.paths, schemas)
+}
+
+fn finish(paths: Map<String, Value>, schemas: schema::Schemas) -> String {
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": format!("v{}", table().kubernetes_version())},

@@ -7,6 +7,7 @@ mod strategic;
 use serde_json::Value;
 use setpoint_kinds::Type;
 
+use crate::request::ResourceRequest;
 use crate::status::{Result, Status};
 
 pub(crate) use strategic::conversion_error;
@@ -44,6 +45,19 @@ impl PatchType {
         }
     }
 
+    /// The type of a request's patch. Objects without a Go type know no strategic merge.
+    pub(crate) fn of(request: &ResourceRequest) -> Result<PatchType> {
+        let content_type = request.content_type.as_deref().unwrap_or_default();
+        let found = PatchType::from_content_type(content_type);
+        if request.resource.ty().is_some() {
+            return found;
+        }
+        found.ok().filter(|found| *found != PatchType::Strategic).ok_or_else(|| {
+            let accepted = PatchType::ACCEPTED.iter().filter(|known| **known != PatchType::Strategic);
+            Status::unsupported_media_type(&accepted.map(|known| known.media_type()).collect::<Vec<_>>())
+        })
+    }
+
     /// The type that a Content-Type names; 415 if this server does not apply it.
     pub(crate) fn from_content_type(content_type: &str) -> Result<PatchType> {
         let media_type = content_type.split(';').next().unwrap_or_default();
@@ -67,17 +81,17 @@ pub(crate) struct Patched {
     pub(crate) quoted: Option<String>,
 }
 
-/// Applies a patch to `current`, an object of type `ty`, which is left as it is.
+/// Applies a patch to `current`, an object of type `ty` (if it has one), which is left as it is.
 pub(crate) fn apply(
     patch_type: PatchType,
-    ty: &'static Type,
+    ty: Option<&'static Type>,
     current: &Value,
     patch: &[u8],
 ) -> Result<Patched> {
     match patch_type {
         PatchType::Json => json::apply(current, patch),
         PatchType::Merge => merge::apply(current, patch),
-        PatchType::Strategic => strategic::apply(ty, current, patch),
+        PatchType::Strategic => strategic::apply(ty.ok_or_else(PatchType::unsupported)?, current, patch),
         PatchType::Apply | PatchType::ApplyCbor => Err(PatchType::unsupported()),
     }
 }

@@ -10,6 +10,7 @@ use setpoint_kinds::{Type, UnknownField, conform, protobuf};
 
 use crate::authorize::Attributes;
 use crate::body;
+use crate::definitions::Custom;
 use crate::negotiate::{BodyFormat, Representation};
 use crate::options::{FieldValidation, Query};
 use crate::patch::{self, Patched};
@@ -46,7 +47,16 @@ pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 pub(crate) struct Expected<'a> {
     pub api_version: &'a str,
     pub kind: &'a str,
-    pub ty: &'static Type,
+    pub form: Form<'a>,
+}
+
+/// What the fields of a body are held against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form<'a> {
+    /// A Go type.
+    Typed(&'static Type),
+    /// The schema of a definition.
+    Custom(&'a Custom),
 }
 
 /// A decoded body.
@@ -125,7 +135,10 @@ impl ResourceRequest {
         Expected {
             api_version: self.resource.api_version(),
             kind: self.resource.kind(),
-            ty: self.resource.ty(),
+            form: match (self.resource.ty(), self.resource.definition()) {
+                (Some(ty), _) => Form::Typed(ty),
+                (None, custom) => Form::Custom(custom.expect("what has no type has a definition")),
+            },
         }
     }
 
@@ -151,6 +164,9 @@ impl ResourceRequest {
         match BodyFormat::of(self.content_type.as_deref())? {
             BodyFormat::Json => body::decode_json(&self.body, kind),
             BodyFormat::Yaml => body::decode_yaml(&self.body, kind),
+            BodyFormat::Protobuf if self.resource.definition().is_some() => {
+                Err(Status::unsupported_media_type(&["application/json", "application/yaml"]))
+            }
             BodyFormat::Protobuf => {
                 let decoded = protobuf::decode(&self.body)
                     .map_err(|error| body::unrecognized(kind, &error.to_string(), &self.body))?;
@@ -202,8 +218,12 @@ impl From<Patched> for Draft {
 impl Draft {
     /// Brings the object into the shape of its kind.
     pub(crate) fn finish(self, expected: Expected<'_>, validation: FieldValidation) -> Result<Input> {
+        let ty = match expected.form {
+            Form::Typed(ty) => ty,
+            Form::Custom(custom) => return self.finish_custom(expected, custom, validation),
+        };
         let mut object = self.value;
-        check_kind(&mut object, expected)?;
+        check_kind(&mut object, expected, ty)?;
         let version = expected.api_version.rsplit('/').next().unwrap_or_default();
         let kind = expected.kind;
         let refuse = |why: &dyn std::fmt::Display| {
@@ -211,35 +231,101 @@ impl Draft {
         };
         let mut unknown: Vec<UnknownField> = Vec::new();
         let before = self.is_patched.then(|| object.clone());
-        conform(expected.ty, &mut object, &mut unknown).map_err(|error| match (before, &self.quoted) {
+        conform(ty, &mut object, &mut unknown).map_err(|error| match (before, &self.quoted) {
             (Some(before), Some(patch)) => {
-                Status::bad_patch(patch, patch::conversion_error(expected.ty, &before, &error.to_string()))
+                Status::bad_patch(patch, patch::conversion_error(ty, &before, &error.to_string()))
             }
             (Some(before), None) => Status::bad_patch(&before.to_string(), error.to_string()),
             (None, _) => refuse(&error),
         })?;
-        let unknown = unknown.iter().map(ToString::to_string);
-        let warnings = match validation {
-            FieldValidation::Ignore => Vec::new(),
-            FieldValidation::Warn => self.warnings.into_iter().chain(unknown).collect(),
-            FieldValidation::Strict => {
-                let problems: Vec<String> = self.strict.into_iter().chain(unknown).collect();
-                if !problems.is_empty() {
-                    let why = format!("strict decoding error: {}", problems.join(", "));
-                    return Err(match &self.quoted {
-                        Some(patch) => Status::bad_patch(patch, why),
-                        None => refuse(&why),
-                    });
-                }
-                Vec::new()
-            }
+        let unknown = unknown.iter().map(ToString::to_string).collect();
+        let found = Found { warnings: self.warnings, strict: self.strict, unknown };
+        let warnings = found.judge(validation).map_err(|why| match &self.quoted {
+            Some(patch) => Status::bad_patch(patch, why),
+            None => refuse(&why),
+        })?;
+        Ok(Input { object, warnings })
+    }
+
+    /// The same for a custom resource: its metadata have the shape of everybody's, its definition's schema drops what
+    /// it does not know and fills in what is missing.
+    fn finish_custom(
+        self,
+        expected: Expected<'_>,
+        custom: &Custom,
+        validation: FieldValidation,
+    ) -> Result<Input> {
+        let mut object = self.value;
+        check_custom_kind(&object, expected)?;
+        let (version, kind) = (&custom.version, expected.kind);
+        let refuse = |why: &dyn std::fmt::Display| {
+            Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
         };
+        let before = self.is_patched.then(|| object.to_string());
+        let mut unknown: Vec<UnknownField> = Vec::new();
+        let metadata_type =
+            setpoint_kinds::table().type_named("meta.v1.ObjectMeta").expect("the table has it");
+        let metadata = &mut object["metadata"];
+        if metadata.is_null() {
+            *metadata = Value::Object(serde_json::Map::new());
+        }
+        conform(metadata_type, metadata, &mut unknown).map_err(|error| match &before {
+            Some(before) => Status::bad_patch(before, error.to_string()),
+            None => refuse(&error),
+        })?;
+        let dropped = custom.decode(&mut object);
+        let unknown = unknown.iter().map(|field| format!("metadata.{}", field.path)).chain(dropped);
+        let unknown = unknown.map(|path| format!("unknown field {path:?}")).collect();
+        let found = Found { warnings: self.warnings, strict: self.strict, unknown };
+        let warnings = found.judge(validation).map_err(|why| refuse(&why))?;
         Ok(Input { object, warnings })
     }
 }
 
+/// What decoding found wrong with the fields of an object.
+struct Found {
+    warnings: Vec<String>,
+    strict: Vec<String>,
+    unknown: Vec<String>,
+}
+
+impl Found {
+    /// The warnings that the client gets, or why the object is refused.
+    fn judge(self, validation: FieldValidation) -> Result<Vec<String>, String> {
+        let unknown = self.unknown.into_iter();
+        match validation {
+            FieldValidation::Ignore => Ok(Vec::new()),
+            FieldValidation::Warn => Ok(self.warnings.into_iter().chain(unknown).collect()),
+            FieldValidation::Strict => {
+                let problems: Vec<String> = self.strict.into_iter().chain(unknown).collect();
+                match problems.is_empty() {
+                    true => Ok(Vec::new()),
+                    false => Err(format!("strict decoding error: {}", problems.join(", "))),
+                }
+            }
+        }
+    }
+}
+
+/// A custom resource must say what it is. Another kind is found by validation, another version here.
+fn check_custom_kind(object: &Value, expected: Expected<'_>) -> Result<()> {
+    let read = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let missing = |what: &str| Status::bad_request(format!("Object '{what}' is missing in '{object}'"));
+    if read("kind").is_empty() {
+        return Err(missing("Kind"));
+    }
+    match read("apiVersion") {
+        "" => Err(missing("apiVersion")),
+        version if version != expected.api_version => Err(Status::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({})",
+            expected.api_version
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// The object says what it is, or says nothing and is taken for what is expected.
-fn check_kind(object: &mut Value, expected: Expected<'_>) -> Result<()> {
+fn check_kind(object: &mut Value, expected: Expected<'_>, ty: &Type) -> Result<()> {
     let read = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     let (version, kind) = (read("apiVersion"), read("kind"));
     if let (Some(version), Some(kind)) = (version, kind) {
@@ -257,7 +343,7 @@ fn check_kind(object: &mut Value, expected: Expected<'_>) -> Result<()> {
         return Err(Status::bad_request(format!(
             "{kind} in version {short:?} cannot be handled as a {}: converting ({short}.{kind}) to \
              ({}): unknown conversion",
-            expected.kind, expected.ty.name
+            expected.kind, ty.name
         )));
     }
     if let Some(version) = version.filter(|version| *version != expected.api_version) {

@@ -1,17 +1,19 @@
 //! What the server serves: one `Resource` for each group, version and plural.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use setpoint_kinds::{Behavior, Subresource, Type};
+use setpoint_kinds::{Behavior, Type};
 
+use crate::definitions::{self, Custom};
 use crate::status::GroupResource;
 use crate::storage::Key;
 
 /// A served resource in one version.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    facts: &'static setpoint_kinds::Resource,
+    origin: Origin,
     behavior: Behavior,
     api_version: String,
     /// Where its objects are stored, whichever version they were written in.
@@ -20,33 +22,81 @@ pub(crate) struct Resource {
     stored_as: String,
 }
 
+/// Where the facts about a resource come from.
+#[derive(Debug)]
+enum Origin {
+    /// The table of kinds.
+    BuiltIn(&'static setpoint_kinds::Resource),
+    /// A CustomResourceDefinition.
+    Custom(Box<Custom>),
+}
+
 impl Resource {
     fn built_in(facts: &'static setpoint_kinds::Resource) -> Resource {
         let stored = facts.storage();
         let folder = if stored.group.is_empty() { "core" } else { stored.group };
         Resource {
-            facts,
             behavior: *facts.behavior(),
             api_version: facts.api_version(),
             collection: format!("{folder}/{}", stored.plural).into(),
             stored_as: stored.api_version(),
+            origin: Origin::BuiltIn(facts),
+        }
+    }
+
+    /// One version of what a CustomResourceDefinition defines.
+    pub(crate) fn custom(custom: Custom) -> Resource {
+        Resource {
+            behavior: Behavior::custom(custom.has_status),
+            api_version: format!("{}/{}", custom.group, custom.version),
+            collection: format!("{}/{}", custom.group, custom.plural).into(),
+            stored_as: format!("{}/{}", custom.group, custom.storage_version),
+            origin: Origin::Custom(Box::new(custom)),
+        }
+    }
+
+    /// What its definition says, if it is a custom resource.
+    pub(crate) fn definition(&self) -> Option<&Custom> {
+        match &self.origin {
+            Origin::BuiltIn(_) => None,
+            Origin::Custom(custom) => Some(custom),
         }
     }
 
     pub(crate) fn group(&self) -> &str {
-        self.facts.group
+        match &self.origin {
+            Origin::BuiltIn(facts) => facts.group,
+            Origin::Custom(custom) => &custom.group,
+        }
     }
 
     pub(crate) fn version(&self) -> &str {
-        self.facts.version
+        match &self.origin {
+            Origin::BuiltIn(facts) => facts.version,
+            Origin::Custom(custom) => &custom.version,
+        }
     }
 
     pub(crate) fn plural(&self) -> &str {
-        self.facts.plural
+        match &self.origin {
+            Origin::BuiltIn(facts) => facts.plural,
+            Origin::Custom(custom) => &custom.plural,
+        }
     }
 
     pub(crate) fn kind(&self) -> &str {
-        self.facts.kind
+        match &self.origin {
+            Origin::BuiltIn(facts) => facts.kind,
+            Origin::Custom(custom) => &custom.kind,
+        }
+    }
+
+    /// The kind of its lists.
+    pub(crate) fn list_kind(&self) -> Cow<'_, str> {
+        match &self.origin {
+            Origin::BuiltIn(facts) => Cow::Owned(format!("{}List", facts.kind)),
+            Origin::Custom(custom) => Cow::Borrowed(&custom.list_kind),
+        }
     }
 
     /// `group/version`, or `v1` for the core group.
@@ -55,19 +105,33 @@ impl Resource {
     }
 
     pub(crate) fn is_namespaced(&self) -> bool {
-        self.facts.is_namespaced()
+        match &self.origin {
+            Origin::BuiltIn(facts) => facts.is_namespaced(),
+            Origin::Custom(custom) => custom.namespaced,
+        }
     }
 
     pub(crate) fn has_verb(&self, verb: &str) -> bool {
-        self.facts.has_verb(verb)
+        match &self.origin {
+            Origin::BuiltIn(facts) => facts.has_verb(verb),
+            Origin::Custom(_) => true,
+        }
     }
 
-    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
-        self.facts.subresource(name)
+    /// The verbs of a subresource, if there is one of this name.
+    pub(crate) fn subresource_verbs(&self, name: &str) -> Option<&[&'static str]> {
+        match &self.origin {
+            Origin::BuiltIn(facts) => facts.subresource(name).map(|part| &*part.verbs),
+            Origin::Custom(custom) => custom.has_subresource(name).then_some(&definitions::PART_VERBS),
+        }
     }
 
-    pub(crate) fn ty(&self) -> &'static Type {
-        self.facts.ty()
+    /// The Go type of its objects. Custom resources have none.
+    pub(crate) fn ty(&self) -> Option<&'static Type> {
+        match &self.origin {
+            Origin::BuiltIn(facts) => Some(facts.ty()),
+            Origin::Custom(_) => None,
+        }
     }
 
     pub(crate) fn behavior(&self) -> &Behavior {
@@ -85,7 +149,10 @@ impl Resource {
 
     /// Whether stored objects must be converted to be served in this version.
     pub(crate) fn is_converted(&self) -> bool {
-        self.stored_as != self.api_version
+        match &self.origin {
+            Origin::BuiltIn(_) => self.stored_as != self.api_version,
+            Origin::Custom(custom) => custom.changes_on_read(),
+        }
     }
 
     /// `deployments.apps`, for messages.

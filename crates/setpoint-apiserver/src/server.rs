@@ -26,6 +26,7 @@ use crate::authenticate::{Authenticator, SigningKey, TokenFile, impersonate};
 use crate::authorize::{self, Attributes};
 use crate::body::{self, MAX_BODY};
 use crate::bootstrap;
+use crate::definitions::{self, Definitions};
 use crate::dispatch;
 use crate::limits;
 use crate::metadata::names;
@@ -79,8 +80,8 @@ pub struct ApiServer {
 #[derive(Debug)]
 struct Shared {
     core: Arc<Core>,
-    /// Ends with the server.
-    _expiry: Task<()>,
+    /// These end with the server.
+    _tasks: [Task<()>; 2],
 }
 
 /// What handlers work with.
@@ -94,11 +95,18 @@ pub(crate) struct Core {
     pub admission: admission::Webhooks,
     pub webhooks: webhook::Clients,
     pub audit: Option<Audit>,
+    pub definitions: Definitions,
     /// Cancelled, and replaced, when the running watches shall end.
     watches: Mutex<CancellationToken>,
 }
 
 impl Core {
+    /// A resource that is served, built in or custom.
+    pub(crate) fn resource(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
+        let built_in = Registry::built_in().find(group, version, plural).cloned();
+        built_in.or_else(|| self.definitions.find(group, version, plural))
+    }
+
     /// Cancelled when a watch that starts now shall end.
     pub(crate) fn watch_token(&self) -> CancellationToken {
         self.watches.lock().clone()
@@ -229,10 +237,16 @@ impl Builder {
             admission: admission::Webhooks::default(),
             webhooks: webhook::Clients::default(),
             audit: self.audit,
+            definitions: Definitions::default(),
             watches: Mutex::default(),
             env: env.clone(),
         });
         bootstrap::run(&core).await?;
+        if let Err(error) = definitions::sync(&core).await {
+            // The task below tries it again.
+            tracing::error!(%error, "custom resources are not served yet");
+        }
+        let definitions = env.spawn(definitions::keep(Arc::clone(&core)));
         let expiring = Arc::downgrade(&core);
         let expiry = env.spawn(async move {
             loop {
@@ -242,7 +256,7 @@ impl Builder {
                 core.storage.expire(now).await;
             }
         });
-        Ok(ApiServer { shared: Arc::new(Shared { core, _expiry: expiry }) })
+        Ok(ApiServer { shared: Arc::new(Shared { core, _tasks: [expiry, definitions] }) })
     }
 }
 
@@ -500,14 +514,13 @@ async fn resource_request(
     if !path.rest.is_empty() && path.subresource.as_deref() != Some("proxy") {
         return Err(Status::no_such_path());
     }
-    let resource = Registry::built_in()
-        .find(&path.group, &path.version, &path.resource)
-        .ok_or_else(Status::no_such_path)?;
+    let resource =
+        core.resource(&path.group, &path.version, &path.resource).ok_or_else(Status::no_such_path)?;
     let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let representation = negotiate::representation(&parts.headers, &query)?;
     Ok(ResourceRequest {
         verb,
-        resource: Arc::clone(resource),
+        resource,
         namespace: path.namespace,
         name: path.name,
         subresource: path.subresource,

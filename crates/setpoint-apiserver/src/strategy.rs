@@ -68,7 +68,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, env: &Env)
 fn reset_status(resource: &Resource, object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     // Go writes an empty status where its type says so, as `status: {}`.
-    match resource.ty().field("status") {
+    match resource.ty().and_then(|ty| ty.field("status")) {
         Some(field) if !field.omit_zero && !field.pointer => {
             let zero = field.ty.struct_type().map_or_else(|| Value::Object(Map::new()), Type::zero);
             object.insert("status".into(), zero);
@@ -118,7 +118,7 @@ pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: 
         Some(generation) => metadata.insert("generation".into(), generation.clone()),
         None => metadata.remove("generation"),
     };
-    if resource.behavior().generation.counts(old, new) {
+    if part != Part::Status && resource.behavior().generation.counts(old, new) {
         bump_generation(new);
     }
 }
@@ -132,13 +132,15 @@ fn restore(new: &mut Value, old: &Value, field: &str) {
 
 /// The status of the new object, and of its metadata what the path of the status may write.
 fn keep_all_but_status(resource: &Resource, new: &mut Value, old: &Value) {
-    let resets_metadata = matches!(
-        resource.group(),
-        "resource.k8s.io" | "storage.k8s.io" | "admissionregistration.k8s.io" | "apiextensions.k8s.io"
-    ) || matches!(
-        resource.plural(),
-        "servicecidrs" | "podcertificaterequests" | "storageversionmigrations"
-    );
+    let resets_metadata = resource.definition().is_some()
+        || matches!(
+            resource.group(),
+            "resource.k8s.io" | "storage.k8s.io" | "admissionregistration.k8s.io" | "apiextensions.k8s.io"
+        )
+        || matches!(
+            resource.plural(),
+            "servicecidrs" | "podcertificaterequests" | "storageversionmigrations"
+        );
     let metadata = (!resets_metadata).then(|| new.get_mut("metadata").map(Value::take)).flatten();
     keep_only(new, old, &["status"]);
     let Some(Value::Object(mut metadata)) = metadata else { return };
@@ -194,6 +196,9 @@ fn name_rule(style: NameStyle) -> NameRule {
 
 /// Refuses what breaks the rules. `old` is the object before an update of `part`.
 pub(crate) fn validate(resource: &Resource, part: Part, object: &Value, old: Option<&Value>) -> Result<()> {
+    if let Some(error) = kinds::wrong_kind(resource, object) {
+        return Err(Status::invalid(resource.group_kind(), object::name(object), &[error]));
+    }
     let new_metadata = &object["metadata"];
     // The name of what is stored was checked when it was created, perhaps by older rules.
     let rule = if old.is_some() { NameRule::PathSegment } else { name_rule(resource.behavior().name) };

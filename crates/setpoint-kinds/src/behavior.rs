@@ -47,6 +47,8 @@ pub enum Generation {
     FieldsOrAnnotations(&'static [&'static str]),
     /// It counts changes of these top-level fields and of `metadata.labels`.
     FieldsOrLabels(&'static [&'static str]),
+    /// It counts changes of everything but `metadata`: custom resources.
+    Content,
 }
 
 impl Generation {
@@ -59,6 +61,11 @@ impl Generation {
             Self::Fields(fields) => differ(fields),
             Self::FieldsOrAnnotations(fields) => differ(fields) || differ_at("/metadata/annotations"),
             Self::FieldsOrLabels(fields) => differ(fields) || differ_at("/metadata/labels"),
+            Self::Content => {
+                let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return old != new };
+                let names = old.keys().chain(new.keys()).filter(|name| *name != "metadata");
+                names.into_iter().any(|name| old.get(name) != new.get(name))
+            }
         }
     }
 }
@@ -147,6 +154,17 @@ impl Behavior {
     /// The same, but an update must name the resourceVersion that it replaces.
     const fn conditional(self) -> Self {
         Self { unconditional_update: false, ..self }
+    }
+
+    /// How the registry treats custom resources, with a status subresource or without.
+    pub const fn custom(has_status: bool) -> Self {
+        Self {
+            generation: Generation::Content,
+            resets_status: has_status,
+            keeps_status: has_status,
+            unconditional_update: false,
+            ..Self::DEFAULT
+        }
     }
 
     /// The supported field selector of this name, `metadata.name` and `metadata.namespace` included.

@@ -9,7 +9,7 @@ use crate::answer::{Answer, Payload};
 use crate::field_error::{FieldError, Problem};
 use crate::object;
 use crate::options::WriteOptions;
-use crate::request::{Expected, ResourceRequest};
+use crate::request::{Expected, Form, ResourceRequest};
 use crate::resource::{Registry, Resource};
 use crate::response::Body;
 use crate::server::Core;
@@ -19,7 +19,7 @@ use crate::strategy::{self, Part};
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
     let options = WriteOptions::parse(&request.query, "CreateOptions")?;
     let ty = setpoint_kinds::table().type_named("core.v1.Binding").expect("the table has it");
-    let expected = Expected { api_version: "v1", kind: "Binding", ty };
+    let expected = Expected { api_version: "v1", kind: "Binding", form: Form::Typed(ty) };
     let binding = request.decode(expected, options.field_validation)?.object;
     let attributes = Attributes::write(request, Operation::Create, None, &options);
     let binding = admission::admit(core, &attributes, binding).await?;

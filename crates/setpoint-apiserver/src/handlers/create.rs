@@ -11,6 +11,7 @@ use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
 use crate::authorize;
 use crate::convert;
+use crate::definitions::Custom;
 use crate::kinds::{self, allocation};
 use crate::object::{self, metadata_mut};
 use crate::options::WriteOptions;
@@ -53,6 +54,10 @@ pub(super) async fn create(
     let metadata = metadata_mut(&mut object);
     if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !version.is_empty()) {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    if resource.definition().is_some_and(Custom::is_terminating) {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(Status::forbidden(resource.group_resource(), object::name(&object), why));
     }
     admission::namespace_accepts(core, resource, request.namespace.as_deref(), object::name(&object)).await?;
     let attributes = Attributes::write(request, Operation::Create, None, options);

@@ -10,10 +10,11 @@ use super::update;
 use crate::admission::{self, Attributes};
 use crate::answer::{Answer, Payload, respond_list};
 use crate::convert;
+use crate::definitions;
 use crate::kinds;
 use crate::object::{self, ListMeta, metadata_mut};
 use crate::options::{DeleteOptions, ListOptions, Propagation, WriteOptions};
-use crate::request::{Expected, ResourceRequest};
+use crate::request::{Expected, Form, ResourceRequest};
 use crate::resource::Resource;
 use crate::response::Body;
 use crate::selection::Selection;
@@ -31,7 +32,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let options = read_options(request)?;
     admission::may_delete(&request.resource, request.name())?;
     let record = find(core, request).await?;
-    let (payload, gone) = delete(core, request, record, &options).await?;
+    let (payload, gone) = delete(core, &request.resource, Some(request), record, &options).await?;
     let resource = &*request.resource;
     if gone && !returns_deleted(resource) {
         return Answer::ok(Payload::Other(success(resource, &payload))).respond(request);
@@ -74,7 +75,7 @@ pub(crate) async fn handle_collection(core: &Core, request: &ResourceRequest) ->
     let page = core.storage.list(&query).await?;
     let records: Vec<_> = page.records.into_iter().filter(|record| selection.matches(record)).collect();
     for record in &records {
-        match delete(core, request, Arc::clone(record), &options).await {
+        match delete(core, &request.resource, Some(request), Arc::clone(record), &options).await {
             Ok(_) => {}
             // Somebody else was faster.
             Err(status) if status.reason == "NotFound" => {}
@@ -90,24 +91,31 @@ fn read_options(request: &ResourceRequest) -> Result<DeleteOptions> {
         return DeleteOptions::from_query(&request.query);
     }
     let ty = setpoint_kinds::table().type_named("meta.v1.DeleteOptions").expect("the table has it");
-    let expected = Expected { api_version: request.resource.api_version(), kind: "DeleteOptions", ty };
+    let expected = Expected {
+        api_version: request.resource.api_version(),
+        kind: "DeleteOptions",
+        form: Form::Typed(ty),
+    };
     let write = WriteOptions::parse(&request.query, "DeleteOptions")?;
     DeleteOptions::from_body(&request.decode_options(expected, write.field_validation)?)
 }
 
-/// Deletes one object, or marks it as deleted if something holds it back; and whether it is gone.
+/// Deletes one object, or marks it as deleted if something holds it back; and whether it is gone. What no request
+/// asks for is the server's own will, which webhooks have no say in.
 pub(super) async fn delete(
     core: &Core,
-    request: &ResourceRequest,
+    resource: &Resource,
+    asked: Option<&ResourceRequest>,
     mut record: Arc<Record>,
     options: &DeleteOptions,
 ) -> Result<(Payload, bool)> {
-    let resource = &*request.resource;
     let write = WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() };
     for _ in 0..TRIES {
         let old = convert::to_served(resource, object::decode(&record.value, record.revision));
         check_preconditions(resource, &old, options)?;
-        admission::delete(core, &Attributes::delete(request, &old, options.dry_run)).await?;
+        if let Some(request) = asked {
+            admission::delete(core, &Attributes::delete(request, &old, options.dry_run)).await?;
+        }
         let marked = mark(core, resource, &old, options);
         let gone = strategy::may_vanish(&marked);
         let written = if !gone && marked == old {
@@ -134,6 +142,15 @@ pub(super) async fn delete(
     }
     let (_, name) = record.path.rsplit_once('/').unwrap_or(("", &record.path));
     Err(Status::modified(resource.group_resource(), name))
+}
+
+/// Deletes an object that the server itself wants to be gone; whether it is.
+pub(crate) async fn delete_by_server(core: &Core, resource: &Resource, record: Arc<Record>) -> Result<bool> {
+    match delete(core, resource, None, record, &DeleteOptions::default()).await {
+        Ok((_, gone)) => Ok(gone),
+        Err(status) if status.reason == "NotFound" => Ok(true),
+        Err(status) => Err(status),
+    }
 }
 
 fn key_of(resource: &Resource, record: &Record) -> Key {
@@ -184,6 +201,10 @@ fn mark(core: &Core, resource: &Resource, old: &Value, options: &DeleteOptions) 
     let mut object = old.clone();
     set_finalizers(resource, &mut object, options.propagation);
     let first = !object::is_being_deleted(old);
+    if first && definitions::concerns(resource) {
+        definitions::mark(&mut object, core.env.now());
+        return object;
+    }
     let metadata = metadata_mut(&mut object);
     if first {
         let end = core.env.now() + std::time::Duration::from_secs(grace);

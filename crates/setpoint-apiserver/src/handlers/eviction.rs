@@ -11,7 +11,7 @@ use crate::answer::{Answer, Payload};
 use crate::label_query;
 use crate::object;
 use crate::options::{DeleteOptions, WriteOptions};
-use crate::request::{Expected, ResourceRequest};
+use crate::request::{Expected, Form, ResourceRequest};
 use crate::resource::Registry;
 use crate::response::Body;
 use crate::selector::LabelSelector;
@@ -23,7 +23,7 @@ use crate::strategy::{self, Part};
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
     let write = WriteOptions::parse(&request.query, "CreateOptions")?;
     let ty = setpoint_kinds::table().type_named("policy.v1.Eviction").expect("the table has it");
-    let expected = Expected { api_version: "policy/v1", kind: "Eviction", ty };
+    let expected = Expected { api_version: "policy/v1", kind: "Eviction", form: Form::Typed(ty) };
     let eviction = request.decode(expected, write.field_validation)?.object;
     let attributes = Attributes::write(request, Operation::Create, None, &write);
     let eviction = admission::admit(core, &attributes, eviction).await?;
@@ -38,7 +38,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     if is_guarded(&pod) {
         spend_budget(core, request, &record, &pod, options.dry_run).await?;
     }
-    delete::delete(core, request, record, &options).await?;
+    delete::delete(core, &request.resource, Some(request), record, &options).await?;
     let done =
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Answer::new(StatusCode::CREATED, Payload::Other(done)).respond(request)

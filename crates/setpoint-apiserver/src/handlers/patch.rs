@@ -15,11 +15,11 @@ use crate::strategy::Part;
 
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -> Result<Response<Body>> {
     let options = WriteOptions::parse(&request.query, "PatchOptions")?;
-    let kind = PatchType::from_content_type(request.content_type.as_deref().unwrap_or_default())?;
+    let kind = PatchType::of(request)?;
     let mut warnings = Vec::new();
     let payload = update::change(core, request, part, &options, |old: Value| {
         let expected = request.expected();
-        let patched = patch::apply(kind, expected.ty, &old, &request.body)?;
+        let patched = patch::apply(kind, request.resource.ty(), &old, &request.body)?;
         let mut input = Draft::from(patched).finish(expected, options.field_validation)?;
         create::set_namespace(request, &mut input.object)?;
         update::check_name(request, &input.object)?;

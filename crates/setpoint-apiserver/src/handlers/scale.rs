@@ -1,7 +1,8 @@
 //! `/scale`: the replicas of a workload as an `autoscaling/v1` Scale.
 
 use http::Response;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use setpoint_kinds::Type;
 
 use super::get::find;
 use super::update;
@@ -12,7 +13,8 @@ use crate::label_query;
 use crate::object;
 use crate::options::WriteOptions;
 use crate::patch::{self, PatchType};
-use crate::request::{Draft, Expected, ResourceRequest};
+use crate::request::{Draft, Expected, Form, ResourceRequest};
+use crate::resource::Resource;
 use crate::response::Body;
 use crate::routes::Verb;
 use crate::server::Core;
@@ -20,27 +22,28 @@ use crate::status::{GroupResource, Result, Status};
 use crate::strategy::Part;
 
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
+    let resource = &*request.resource;
     let payload = match request.verb {
         Verb::Get => {
             let record = find(core, request).await?;
-            let object = object::decode(&record.value, record.revision);
-            return Answer::ok(Payload::Other(scale_of(&object))).respond(request);
+            let object = convert::to_served(resource, object::decode(&record.value, record.revision));
+            return Answer::ok(Payload::Other(scale_of(resource, &object)?)).respond(request);
         }
         Verb::Update => {
             let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
             let wanted = request.decode(expected(), options.field_validation)?.object;
-            update::change(core, request, Part::Main, &options, |old| scaled(old, &wanted)).await?
+            update::change(core, request, Part::Main, &options, |old| scaled(resource, old, &wanted)).await?
         }
         Verb::Patch => {
             let options = WriteOptions::parse(&request.query, "PatchOptions")?;
-            let kind = PatchType::from_content_type(request.content_type.as_deref().unwrap_or_default())?;
+            let kind = PatchType::of(request)?;
             update::change(core, request, Part::Main, &options, |old| {
-                let mut current = scale_of(&old);
+                let mut current = scale_of(resource, &old)?;
                 // A patch depends on the version only if it says so itself.
                 object::metadata_mut(&mut current).remove("resourceVersion");
-                let patched = patch::apply(kind, expected().ty, &current, &request.body)?;
+                let patched = patch::apply(kind, Some(scale_type()), &current, &request.body)?;
                 let input = Draft::from(patched).finish(expected(), options.field_validation)?;
-                scaled(old, &input.object)
+                scaled(resource, old, &input.object)
             })
             .await?
         }
@@ -48,27 +51,33 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     };
     let object = match payload {
         Payload::Stored(record) => {
-            convert::to_served(&request.resource, object::decode(&record.value, record.revision))
+            convert::to_served(resource, object::decode(&record.value, record.revision))
         }
         Payload::Object(object) | Payload::Other(object) => object,
     };
-    Answer::ok(Payload::Other(scale_of(&object))).respond(request)
+    Answer::ok(Payload::Other(scale_of(resource, &object)?)).respond(request)
 }
 
 fn expected() -> Expected<'static> {
-    let ty = setpoint_kinds::table().type_named("autoscaling.v1.Scale").expect("the table has it");
-    Expected { api_version: "autoscaling/v1", kind: "Scale", ty }
+    Expected { api_version: "autoscaling/v1", kind: "Scale", form: Form::Typed(scale_type()) }
+}
+
+fn scale_type() -> &'static Type {
+    setpoint_kinds::table().type_named("autoscaling.v1.Scale").expect("the table has it")
 }
 
 /// The workload with the replicas of a Scale.
-pub(super) fn scaled(mut object: Value, scale: &Value) -> Result<Value> {
+pub(super) fn scaled(resource: &Resource, mut object: Value, scale: &Value) -> Result<Value> {
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
     if replicas < 0 {
         let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
         let kind = GroupResource { group: "autoscaling", resource: "Scale" };
         return Err(Status::invalid(kind, object::name(&object), &[error]));
     }
-    object["spec"]["replicas"] = replicas.into();
+    match resource.definition().and_then(|custom| custom.scale.as_ref()) {
+        Some(paths) => set(&mut object, &paths.spec_replicas, replicas)?,
+        None => object["spec"]["replicas"] = replicas.into(),
+    }
     let metadata = object::metadata_mut(&mut object);
     match scale["metadata"].get("resourceVersion").filter(|version| version.is_string()) {
         Some(version) => metadata.insert("resourceVersion".into(), version.clone()),
@@ -80,22 +89,67 @@ pub(super) fn scaled(mut object: Value, scale: &Value) -> Result<Value> {
     Ok(object)
 }
 
-/// The Scale of a workload.
-pub(super) fn scale_of(object: &Value) -> Value {
+/// Sets a number in an object, and makes the objects that it is in.
+fn set(object: &mut Value, path: &[String], number: i64) -> Result<()> {
+    let mut place = object;
+    for name in path {
+        if place.is_null() {
+            *place = Value::Object(Map::new());
+        }
+        let Value::Object(fields) = place else {
+            return Err(Status::internal(format!("the replicas have no place: {name} is in no object")));
+        };
+        place = fields.entry(name.as_str()).or_insert(Value::Null);
+    }
+    *place = number.into();
+    Ok(())
+}
+
+/// The Scale of a workload; 404 if a custom resource has no replicas.
+pub(super) fn scale_of(resource: &Resource, object: &Value) -> Result<Value> {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object["metadata"].get(field) {
             metadata[field] = value.clone();
         }
     }
+    let counts = Counts::of(resource, object)?;
     let mut spec = json!({});
-    if let Some(replicas) = object["spec"]["replicas"].as_i64().filter(|replicas| *replicas != 0) {
-        spec["replicas"] = replicas.into();
+    if counts.wanted != 0 {
+        spec["replicas"] = counts.wanted.into();
     }
-    let mut status = json!({"replicas": object["status"]["replicas"].as_i64().unwrap_or(0)});
-    let selector = label_query::of(&object["spec"]["selector"]);
-    if !selector.is_empty() {
-        status["selector"] = selector.into();
+    let mut status = json!({"replicas": counts.found});
+    if !counts.selector.is_empty() {
+        status["selector"] = counts.selector.into();
     }
-    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+    Ok(json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status
+    }))
+}
+
+/// What a Scale tells.
+struct Counts {
+    wanted: i64,
+    found: i64,
+    selector: String,
+}
+
+impl Counts {
+    fn of(resource: &Resource, object: &Value) -> Result<Counts> {
+        let Some(paths) = resource.definition().and_then(|custom| custom.scale.as_ref()) else {
+            return Ok(Counts {
+                wanted: object["spec"]["replicas"].as_i64().unwrap_or(0),
+                found: object["status"]["replicas"].as_i64().unwrap_or(0),
+                selector: label_query::of(&object["spec"]["selector"]),
+            });
+        };
+        let at = |path: &[String]| path.iter().try_fold(object, |value, name| value.get(name));
+        let wanted = at(&paths.spec_replicas).and_then(Value::as_i64).ok_or_else(|| {
+            let path = paths.spec_replicas.join(".");
+            Status::internal(format!("the spec replicas field \".{path}\" does not exist"))
+        })?;
+        let selector = paths.selector.as_deref().and_then(at).and_then(Value::as_str).unwrap_or_default();
+        let found = at(&paths.status_replicas).and_then(Value::as_i64).unwrap_or(0);
+        Ok(Counts { wanted, found, selector: selector.to_owned() })
+    }
 }

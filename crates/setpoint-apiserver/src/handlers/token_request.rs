@@ -10,7 +10,7 @@ use crate::authenticate::service_account::{self, Bound, Reference};
 use crate::field_error::FieldError;
 use crate::object;
 use crate::options::WriteOptions;
-use crate::request::{Expected, ResourceRequest};
+use crate::request::{Expected, Form, ResourceRequest};
 use crate::resource::Registry;
 use crate::response::Body;
 use crate::server::Core;
@@ -30,7 +30,8 @@ const OF_PODS_EXTENDED: i64 = 365 * 24 * HOUR;
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
     let options = WriteOptions::parse(&request.query, "CreateOptions")?;
     let ty = setpoint_kinds::table().type_named("authentication.v1.TokenRequest").expect("the table has it");
-    let expected = Expected { api_version: "authentication.k8s.io/v1", kind: "TokenRequest", ty };
+    let expected =
+        Expected { api_version: "authentication.k8s.io/v1", kind: "TokenRequest", form: Form::Typed(ty) };
     let input = request.decode(expected, options.field_validation)?;
     let mut asked = input.object;
     check_names(request, &asked)?;

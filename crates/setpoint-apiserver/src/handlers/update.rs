@@ -144,10 +144,11 @@ async fn mutate(core: &Core, attributes: &Attributes<'_>, new: Value) -> Result<
     if attributes.subresource() != "scale" {
         return admission::mutate(core, attributes, new).await;
     }
-    let old = attributes.old.map(scale::scale_of);
+    let resource = &*attributes.request.resource;
+    let old = attributes.old.map(|old| scale::scale_of(resource, old)).transpose()?;
     let attributes = Attributes { old: old.as_ref(), ..attributes.clone() };
-    let wanted = admission::admit(core, &attributes, scale::scale_of(&new)).await?;
-    scale::scaled(new, &wanted)
+    let wanted = admission::admit(core, &attributes, scale::scale_of(resource, &new)?).await?;
+    scale::scaled(resource, new, &wanted)
 }
 
 /// Asks whether the new state may be written. A Scale was asked about when it was mutated.

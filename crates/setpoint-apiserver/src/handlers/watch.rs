@@ -53,6 +53,7 @@ pub(crate) async fn handle(core: &Arc<Core>, request: &ResourceRequest) -> Resul
     };
     let stream = Stream {
         ended: core.watch_token(),
+        retired: request.resource.definition().map(|custom| custom.ended.clone()),
         resource: Arc::clone(&request.resource),
         shape,
         rows,
@@ -131,6 +132,8 @@ struct Stream {
     bookmarks: Option<Instant>,
     deadline: Instant,
     ended: CancellationToken,
+    /// Cancelled when the definition of a custom resource changes or goes.
+    retired: Option<CancellationToken>,
     running: crate::metrics::RunningWatch,
     _place: Place,
 }
@@ -150,6 +153,8 @@ impl Stream {
             return Some((out.into(), false));
         }
         loop {
+            // Looked at before the changes are: what happened before the end is still told.
+            let retired = self.retired.as_ref().is_some_and(CancellationToken::is_cancelled);
             match self.watch.ready() {
                 Ok(batch) => {
                     for event in &batch.events {
@@ -165,7 +170,16 @@ impl Stream {
             if !out.is_empty() {
                 return Some((out.into(), false));
             }
+            if retired {
+                return None;
+            }
             let bookmark = self.bookmarks.unwrap_or(self.deadline);
+            let retirement = async {
+                match &self.retired {
+                    Some(retired) => retired.cancelled().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 () = self.ended.cancelled() => return None,
@@ -175,6 +189,7 @@ impl Stream {
                     }
                     return Some((self.bookmark(), false));
                 }
+                () = retirement => {}
                 () = self.watch.changed() => {}
             }
         }

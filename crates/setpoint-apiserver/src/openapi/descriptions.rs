@@ -28,6 +28,16 @@ impl Descriptions {
         Descriptions(generator.take_definitions(false))
     }
 
+    /// Those that custom resources need.
+    pub(super) fn of_custom() -> Descriptions {
+        let mut generator = SchemaSettings::openapi3().into_generator();
+        generator.subschema_for::<autoscaling::v1::Scale>();
+        generator.subschema_for::<meta::v1::DeleteOptions>();
+        generator.subschema_for::<meta::v1::Status>();
+        generator.subschema_for::<meta::v1::ListMeta>();
+        Descriptions(generator.take_definitions(false))
+    }
+
     /// What a type is for.
     pub(super) fn of_type(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.get("description")?.as_str()

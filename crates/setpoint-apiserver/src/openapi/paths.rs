@@ -3,9 +3,12 @@
 use serde_json::{Map, Value, json};
 use setpoint_kinds::{Resource, Type, table};
 
-use super::schema::{Schemas, reference};
+use super::schema::{Schemas, refer};
+use crate::definitions::{Custom, PART_VERBS};
 
-const PATCHES: [&str; 3] =
+/// Custom resources have no strategic merge.
+const PATCHES: [&str; 2] = ["application/json-patch+json", "application/merge-patch+json"];
+const TYPED_PATCHES: [&str; 3] =
     ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
 
 /// The paths of one document.
@@ -20,15 +23,18 @@ struct Operation<'a> {
     /// Group, version and kind of what it is about.
     kind: [&'a str; 3],
     body: Body,
-    answer: &'static Type,
+    /// The schema of the answer.
+    answer: String,
     parameters: &'static [(&'static str, &'static str)],
 }
 
 /// What a request has for a body.
 enum Body {
     None,
-    Patch,
-    Object(&'static Type),
+    /// Of one of these media types.
+    Patch(&'static [&'static str]),
+    /// Of this schema.
+    Object(String),
 }
 
 const READ: &[(&str, &str)] = &[("resourceVersion", "string")];
@@ -81,21 +87,67 @@ impl Paths<'_> {
             for (method, verb) in [("get", "get"), ("post", "create"), ("put", "update"), ("patch", "patch")]
             {
                 if part.verbs.contains(&verb) {
-                    let operation = operation(verb, kind, part.ty(), part.ty());
+                    let name = self.name_of(part.ty());
+                    let operation = operation(verb, kind, &name, &name, &TYPED_PATCHES);
                     self.insert(&path, method, operation);
                 }
             }
         }
     }
 
+    /// Adds every path of a custom resource, whose schemas have these names.
+    pub(super) fn add_custom(&mut self, custom: &Custom, object_schema: &str, list_schema: &str) {
+        let root = format!("/{}", super::path_of(&custom.group, &custom.version));
+        let scoped = if custom.namespaced { "/namespaces/{namespace}" } else { "" };
+        let collection = format!("{root}{scoped}/{}", custom.plural);
+        let object = format!("{collection}/{{name}}");
+        let kind = [&*custom.group, &*custom.version, &*custom.kind];
+        let write = |verb: &str| operation(verb, kind, object_schema, list_schema, &PATCHES);
+        if custom.namespaced {
+            self.insert(&format!("{root}/{}", custom.plural), "get", write("list"));
+        }
+        for (method, verb) in [("get", "list"), ("post", "create"), ("delete", "deletecollection")] {
+            self.insert(&collection, method, write(verb));
+        }
+        for (method, verb) in [("get", "get"), ("put", "update"), ("patch", "patch"), ("delete", "delete")] {
+            self.insert(&object, method, write(verb));
+        }
+        let scale = self.scale_of(custom);
+        for (name, kind, schema) in [
+            custom.has_status.then_some(("status", kind, object_schema)),
+            scale.as_deref().map(|schema| ("scale", ["autoscaling", "v1", "Scale"], schema)),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            let path = format!("{object}/{name}");
+            for verb in PART_VERBS {
+                let method = if verb == "update" { "put" } else { verb };
+                self.insert(&path, method, operation(verb, kind, schema, schema, &PATCHES));
+            }
+        }
+    }
+
+    fn scale_of(&mut self, custom: &Custom) -> Option<String> {
+        custom.scale.as_ref()?;
+        Some(self.name_of(table().type_named("autoscaling.v1.Scale").expect("the table has it")))
+    }
+
+    /// The name of a type's schema, which is added.
+    fn name_of(&mut self, ty: &'static Type) -> String {
+        self.schemas.add(ty);
+        ty.openapi_name()
+    }
+
     fn operation(&mut self, resource: &'static Resource, path: &str, method: &str, verb: &str) {
         let kind = [resource.group, resource.version, resource.kind];
         let list = table().type_of_kind(resource.group, resource.version, &format!("{}List", resource.kind));
-        self.insert(
-            path,
-            method,
-            operation(verb, kind, resource.ty(), list.unwrap_or_else(|| resource.ty())),
-        );
+        let object = self.name_of(resource.ty());
+        let list = match list {
+            Some(list) if verb == "list" => self.name_of(list),
+            _ => object.clone(),
+        };
+        self.insert(path, method, operation(verb, kind, &object, &list, &TYPED_PATCHES));
     }
 
     fn insert(&mut self, path: &str, method: &str, operation: Operation<'_>) {
@@ -104,14 +156,21 @@ impl Paths<'_> {
     }
 }
 
-fn operation<'a>(verb: &str, kind: [&'a str; 3], ty: &'static Type, list: &'static Type) -> Operation<'a> {
-    let meta = |name: &str| table().type_named(&format!("meta.v1.{name}")).expect("the table has it");
+fn operation<'a>(
+    verb: &str,
+    kind: [&'a str; 3],
+    object: &str,
+    list: &str,
+    patches: &'static [&'static str],
+) -> Operation<'a> {
+    let (ty, list) = (object.to_owned(), list.to_owned());
+    let meta = |name: &str| format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}");
     let (action, body, answer, parameters) = match verb {
         "get" => ("get", Body::None, ty, READ),
         "list" => ("list", Body::None, list, LIST),
-        "create" => ("post", Body::Object(ty), ty, WRITE),
-        "update" => ("put", Body::Object(ty), ty, WRITE),
-        "patch" => ("patch", Body::Patch, ty, PATCH),
+        "create" => ("post", Body::Object(ty.clone()), ty, WRITE),
+        "update" => ("put", Body::Object(ty.clone()), ty, WRITE),
+        "patch" => ("patch", Body::Patch(patches), ty, PATCH),
         "delete" => ("delete", Body::Object(meta("DeleteOptions")), meta("Status"), DELETE),
         _ => ("deletecollection", Body::Object(meta("DeleteOptions")), meta("Status"), DELETE),
     };
@@ -121,26 +180,24 @@ fn operation<'a>(verb: &str, kind: [&'a str; 3], ty: &'static Type, list: &'stat
 impl Operation<'_> {
     fn write(self, schemas: &mut Schemas) -> Value {
         let [group, version, kind] = self.kind;
-        schemas.add(self.answer);
         let parameter = |(name, kind): &(&str, &str)| json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}});
         let mut operation = json!({
             "parameters": self.parameters.iter().map(parameter).collect::<Vec<_>>(),
             "responses": {"200": {"description": "OK", "content": {"application/json": {
-                "schema": reference(self.answer)}}}},
+                "schema": refer(&self.answer)}}}},
             "x-kubernetes-action": self.action,
             "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
         });
         match self.body {
             Body::None => {}
-            Body::Patch => {
+            Body::Patch(media_types) => {
                 let schema = json!({"schema": schemas.patch()});
-                let content = PATCHES.iter().map(|media_type| ((*media_type).to_owned(), schema.clone()));
+                let content = media_types.iter().map(|media_type| ((*media_type).to_owned(), schema.clone()));
                 let content: Map<String, Value> = content.collect();
                 operation["requestBody"] = json!({"content": content, "required": true});
             }
-            Body::Object(ty) => {
-                schemas.add(ty);
-                operation["requestBody"] = json!({"content": {"*/*": {"schema": reference(ty)}}});
+            Body::Object(name) => {
+                operation["requestBody"] = json!({"content": {"*/*": {"schema": refer(&name)}}});
                 if !self.action.starts_with("delete") {
                     operation["requestBody"]["required"] = true.into();
                 }

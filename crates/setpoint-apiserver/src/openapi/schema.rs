@@ -22,12 +22,8 @@ pub(super) struct Schemas {
     wanted: Vec<&'static Type>,
 }
 
-/// A reference to the schema of a type.
-pub(super) fn reference(ty: &Type) -> Value {
-    refer(&ty.openapi_name())
-}
-
-fn refer(name: &str) -> Value {
+/// A reference to a schema by its name.
+pub(super) fn refer(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
@@ -42,6 +38,16 @@ impl Schemas {
         let name = resource.ty().openapi_name();
         self.schemas[&name]["x-kubernetes-group-version-kind"] =
             json!([{"group": resource.group, "version": resource.version, "kind": resource.kind}]);
+    }
+
+    /// Adds a schema that is no type of the table.
+    pub(super) fn insert(&mut self, name: String, schema: Value) {
+        self.schemas.insert(name, schema);
+    }
+
+    /// What a type of the table is for, or one of its fields.
+    pub(super) fn describe(&self, name: &str, field: &str) -> Option<&str> {
+        self.descriptions.of_field(name, field)
     }
 
     /// Adds a type, and what it needs.
@@ -152,7 +158,7 @@ impl Schemas {
             }
             FieldType::Struct(id) => {
                 self.wanted.push(id.get());
-                reference(id.get())
+                refer(&id.get().openapi_name())
             }
             FieldType::List(item) | FieldType::WrappedList(item) => {
                 json!({"type": "array", "items": self.value(item)})

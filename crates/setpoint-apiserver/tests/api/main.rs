@@ -6,6 +6,7 @@ mod authentication;
 mod bad_input;
 mod content;
 mod create;
+mod definitions;
 mod delete;
 mod guarantees;
 mod kinds;

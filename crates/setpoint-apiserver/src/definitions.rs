@@ -1,0 +1,231 @@
+//! CustomResourceDefinitions: what they make the server serve.
+//!
+//! The definitions are objects like others. [`sync`] reads them, settles their names, and puts a new [`Served`] in
+//! place: an immutable picture of all custom resources that requests look things up in. It runs within the request
+//! that changes a definition, so that what a client has defined is there when it has its answer, and again in the
+//! background ([`keep`]) in case that request was cut off.
+
+mod acceptance;
+mod cleanup;
+mod custom;
+mod served;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use crate::object;
+use crate::resource::{Registry, Resource};
+use crate::server::Core;
+use crate::status::Result;
+use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, Record, Revision};
+
+pub(crate) use cleanup::mark;
+pub(crate) use custom::{Custom, PART_VERBS};
+pub(crate) use served::Served;
+
+/// How long the background waits before it tries again what failed.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a status that others write at the same time is written again.
+const TRIES: usize = 8;
+
+/// The custom resources of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions {
+    served: RwLock<Arc<Served>>,
+    /// Held while definitions are read and a new picture is made: one at a time.
+    syncing: tokio::sync::Mutex<Parsed>,
+    /// Told when something is left to do in the background.
+    wake: Notify,
+}
+
+/// The definitions as they were read last, by name. What has not changed is not read again, and its resources stay
+/// the same, so that watches go on.
+type Parsed = BTreeMap<Box<str>, Definition>;
+
+/// One definition.
+#[derive(Debug)]
+struct Definition {
+    revision: Revision,
+    object: Value,
+    /// Its served versions; none while it is not established.
+    resources: Vec<Arc<Resource>>,
+}
+
+impl Definitions {
+    /// What is served now.
+    pub(crate) fn served(&self) -> Arc<Served> {
+        Arc::clone(&self.served.read())
+    }
+
+    /// A custom resource.
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
+        self.served.read().find(group, version, plural).cloned()
+    }
+}
+
+/// The resource of the definitions themselves.
+pub(crate) fn resource() -> &'static Arc<Resource> {
+    Registry::built_in().expect("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+}
+
+/// Whether a change of this resource changes what is served.
+pub(crate) fn concerns(resource: &Resource) -> bool {
+    resource.collection() == self::resource().collection()
+}
+
+/// Makes the server serve what the stored definitions say.
+pub(crate) async fn sync(core: &Core) -> Result<()> {
+    // A server that starts must not be kept waiting, not even by the runtime's sense of fairness.
+    let mut parsed = match core.definitions.syncing.try_lock() {
+        Ok(parsed) => parsed,
+        Err(_) => core.definitions.syncing.lock().await,
+    };
+    for _ in 0..TRIES {
+        let objects = read_all(core).await?;
+        if accept(core, &objects).await? {
+            continue;
+        }
+        refresh(core, &mut parsed, objects);
+        return Ok(());
+    }
+    // Somebody changes definitions all the time: serve what there is, and look again later.
+    let objects = read_all(core).await?;
+    refresh(core, &mut parsed, objects);
+    core.definitions.wake.notify_one();
+    Ok(())
+}
+
+/// A stored definition.
+struct Stored {
+    record: Arc<Record>,
+    object: Value,
+}
+
+async fn read_all(core: &Core) -> Result<Vec<Stored>> {
+    let query = ListQuery {
+        collection: Arc::clone(resource().collection()),
+        prefix: "".into(),
+        at: None,
+        after: None,
+        limit: None,
+    };
+    let page = core.storage.list(&query).await?;
+    let read =
+        |record: Arc<Record>| Stored { object: object::decode(&record.value, record.revision), record };
+    Ok(page.records.into_iter().map(read).collect())
+}
+
+/// Settles names and conditions; whether anything was written, or somebody else wrote.
+async fn accept(core: &Core, all: &[Stored]) -> Result<bool> {
+    let mut changed = false;
+    for wanted in acceptance::settle(all.iter().map(|stored| &stored.object), core.env.now()) {
+        let (stored, object) = (&all[wanted.index], wanted.object);
+        match write(core, &stored.record, &object).await {
+            Ok(_) | Err(CommitError::Conflict { .. }) => changed = true,
+            Err(CommitError::NotStored(error)) => return Err(error.into()),
+        }
+    }
+    Ok(changed)
+}
+
+/// Writes a new state of a definition, if it is still what it was.
+async fn write(core: &Core, record: &Record, object: &Value) -> Result<Arc<Record>, CommitError> {
+    let change = Change {
+        key: Key { collection: Arc::clone(resource().collection()), path: record.path.clone() },
+        expect: Expect::Revision(record.revision),
+        action: Action::Put { value: object::encode(object), expires: None },
+    };
+    core.storage.commit(change).await
+}
+
+/// Puts a new picture in place. Watches of what has changed or is gone end.
+fn refresh(core: &Core, parsed: &mut Parsed, objects: Vec<Stored>) {
+    let mut old = std::mem::take(parsed);
+    let mut is_new = false;
+    for Stored { record, object } in objects {
+        let definition = match old.remove(&record.path) {
+            Some(known) if known.revision == record.revision => known,
+            Some(known) if custom::serves_the_same(&known.object, &object) => {
+                let terminating = custom::is_terminating(&object);
+                for custom in known.resources.iter().filter_map(|resource| resource.definition()) {
+                    is_new |= custom.set_terminating(terminating) != terminating;
+                }
+                Definition { revision: record.revision, object, resources: known.resources }
+            }
+            known => {
+                is_new = true;
+                known.iter().for_each(Definition::end);
+                let resources = custom::resources(&object);
+                Definition { revision: record.revision, object, resources }
+            }
+        };
+        parsed.insert(record.path.clone(), definition);
+    }
+    is_new |= !old.is_empty();
+    if is_new {
+        let resources = parsed.values().flat_map(|definition| definition.resources.iter().cloned());
+        *core.definitions.served.write() = Arc::new(Served::new(resources));
+    }
+    old.values().for_each(Definition::end);
+}
+
+impl Definition {
+    /// Ends the watches of its resources.
+    fn end(&self) {
+        for custom in self.resources.iter().filter_map(|resource| resource.definition()) {
+            custom.ended.cancel();
+        }
+    }
+}
+
+/// What is done in the background for as long as the server lives: syncs that a request did not finish, and the
+/// cleaning up after deleted definitions.
+pub(crate) async fn keep(core: Arc<Core>) {
+    let Ok(mut watch) = core.storage.watch(resource().collection(), core.storage.revision()) else { return };
+    loop {
+        let unfinished = match tend(&core).await {
+            Ok(unfinished) => unfinished,
+            Err(error) => {
+                tracing::warn!(%error, "custom resource definitions could not be tended");
+                true
+            }
+        };
+        let pause = async {
+            if unfinished {
+                tokio::time::sleep(RETRY).await;
+            } else {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = watch.changed() => {}
+            () = core.definitions.wake.notified() => {}
+            () = pause => {}
+        }
+        // What has changed is read anew by the sync; the place in the history only has to move on.
+        if watch.ready().is_err() {
+            match core.storage.watch(resource().collection(), core.storage.revision()) {
+                Ok(newer) => watch = newer,
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Whether something is left to do later.
+async fn tend(core: &Core) -> Result<bool> {
+    sync(core).await?;
+    cleanup::run(core).await
+}
+
+impl Definitions {
+    /// Lets the background look again at once: something that a deleted definition waits for may be gone.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+}

@@ -1,0 +1,268 @@
+//! One version of a custom resource, as its definition describes it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::object;
+use crate::resource::Resource;
+use crate::schema::Structural;
+
+/// The verbs of a custom resource, in the order of discovery.
+pub(crate) const VERBS: [&str; 8] =
+    ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+/// Those that are left while its definition is being deleted.
+pub(crate) const TERMINATING_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
+/// The verbs of its subresources.
+pub(crate) const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
+
+/// What a definition says about one of its versions.
+#[derive(Debug)]
+pub(crate) struct Custom {
+    pub group: Box<str>,
+    pub version: Box<str>,
+    pub plural: Box<str>,
+    pub singular: Box<str>,
+    pub kind: Box<str>,
+    pub list_kind: Box<str>,
+    pub short_names: Vec<Box<str>>,
+    pub categories: Vec<Box<str>>,
+    pub namespaced: bool,
+    /// The version that objects are written in.
+    pub storage_version: Box<str>,
+    /// Whether the status has a path of its own.
+    pub has_status: bool,
+    /// Where the replicas are, if it can be scaled.
+    pub scale: Option<Scale>,
+    /// What objects look like.
+    pub schema: Option<Structural>,
+    /// The same as it was written, for OpenAPI.
+    pub open_api: Arc<Value>,
+    /// Told with each answer about a version that shall not be used any more.
+    pub deprecation: Option<String>,
+    /// Whether objects may have been written under another schema or in another version than this.
+    changes_on_read: bool,
+    terminating: AtomicBool,
+    /// Cancelled when the resource is no longer served as it is.
+    pub ended: CancellationToken,
+}
+
+/// The JSON paths of the scale subresource, taken apart at their dots.
+#[derive(Clone, Debug)]
+pub(crate) struct Scale {
+    pub spec_replicas: Vec<String>,
+    pub status_replicas: Vec<String>,
+    pub selector: Option<Vec<String>>,
+}
+
+impl Scale {
+    fn of(value: &Value) -> Option<Scale> {
+        let path = |name: &str| {
+            let text = value[name].as_str()?.trim_start_matches('.');
+            (!text.is_empty()).then(|| text.split('.').map(str::to_owned).collect())
+        };
+        let spec_replicas = path("specReplicasPath")?;
+        let status_replicas = path("statusReplicasPath")?;
+        Some(Scale { spec_replicas, status_replicas, selector: path("labelSelectorPath") })
+    }
+}
+
+impl Custom {
+    /// Brings an object that a client has sent into shape; the paths of the fields that are dropped.
+    pub(crate) fn decode(&self, object: &mut Value) -> Vec<String> {
+        let Some(schema) = &self.schema else { return Vec::new() };
+        let dropped = schema.prune(object);
+        schema.prune_nulls(object);
+        schema.default(object);
+        dropped
+    }
+
+    /// Brings an object that was stored under another schema into shape.
+    pub(crate) fn read(&self, object: &mut Value) {
+        if self.changes_on_read {
+            self.decode(object);
+        }
+    }
+
+    /// Whether there is such a subresource.
+    pub(crate) fn has_subresource(&self, name: &str) -> bool {
+        match name {
+            "status" => self.has_status,
+            "scale" => self.scale.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether stored objects may differ from what is served.
+    pub(crate) fn changes_on_read(&self) -> bool {
+        self.changes_on_read
+    }
+
+    /// Whether the definition is being deleted: no new objects then.
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.terminating.load(Ordering::Relaxed)
+    }
+
+    /// What it was before.
+    pub(super) fn set_terminating(&self, terminating: bool) -> bool {
+        self.terminating.swap(terminating, Ordering::Relaxed)
+    }
+
+    /// The verbs that it has now.
+    pub(crate) fn verbs(&self) -> &'static [&'static str] {
+        if self.is_terminating() { &TERMINATING_VERBS } else { &VERBS }
+    }
+}
+
+/// Whether a definition has a condition that is true.
+pub(super) fn has_condition(definition: &Value, kind: &str) -> bool {
+    let conditions = definition["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|found| found["type"] == kind && found["status"] == "True")
+}
+
+pub(super) fn is_terminating(definition: &Value) -> bool {
+    object::is_being_deleted(definition)
+}
+
+/// Whether two states of a definition make the server serve the same.
+pub(super) fn serves_the_same(old: &Value, new: &Value) -> bool {
+    old["metadata"]["uid"] == new["metadata"]["uid"]
+        && old["spec"] == new["spec"]
+        && old["status"]["acceptedNames"] == new["status"]["acceptedNames"]
+        && has_condition(old, "Established") == has_condition(new, "Established")
+}
+
+/// The served versions of a definition; none while it is not established.
+pub(super) fn resources(definition: &Value) -> Vec<Arc<Resource>> {
+    if !has_condition(definition, "Established") {
+        return Vec::new();
+    }
+    versions(definition)
+        .iter()
+        .filter(|version| version["served"] == true)
+        .filter_map(|version| resource(definition, version))
+        .collect()
+}
+
+/// The version that the objects of a definition are stored in.
+pub(super) fn stored(definition: &Value) -> Option<Arc<Resource>> {
+    let version = versions(definition).iter().find(|version| version["storage"] == true)?;
+    resource(definition, version)
+}
+
+fn versions(definition: &Value) -> &[Value] {
+    definition["spec"]["versions"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn resource(definition: &Value, version: &Value) -> Option<Arc<Resource>> {
+    let storage = versions(definition).iter().find(|version| version["storage"] == true)?["name"].as_str()?;
+    Some(Arc::new(Resource::custom(custom(definition, version, storage))))
+}
+
+fn custom(definition: &Value, version: &Value, storage: &str) -> Custom {
+    let (spec, names) = (&definition["spec"], &definition["status"]["acceptedNames"]);
+    let text = |value: &Value| -> Box<str> { value.as_str().unwrap_or_default().into() };
+    let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect();
+    let subresources = &version["subresources"];
+    let name = text(&version["name"]);
+    let first_generation = definition["metadata"]["generation"] == 1;
+    Custom {
+        group: text(&spec["group"]),
+        plural: text(&names["plural"]),
+        singular: text(&names["singular"]),
+        kind: text(&names["kind"]),
+        list_kind: text(&names["listKind"]),
+        short_names: texts(&names["shortNames"]),
+        categories: texts(&names["categories"]),
+        namespaced: spec["scope"] == "Namespaced",
+        storage_version: storage.into(),
+        has_status: subresources["status"].is_object(),
+        scale: Scale::of(&subresources["scale"]),
+        schema: Structural::parse(&version["schema"]["openAPIV3Schema"]).ok(),
+        open_api: Arc::new(version["schema"]["openAPIV3Schema"].clone()),
+        deprecation: deprecation(spec, version),
+        // What was written under the only schema that there ever was needs no second look.
+        changes_on_read: !first_generation || *name != *storage,
+        terminating: AtomicBool::new(is_terminating(definition)),
+        ended: CancellationToken::new(),
+        version: name,
+    }
+}
+
+/// What is told about a deprecated version: its own words, or which version to use.
+fn deprecation(spec: &Value, version: &Value) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(text) = version["deprecationWarning"].as_str() {
+        return Some(text.to_owned());
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, name, kind) = (text(&spec["group"]), text(&version["name"]), text(&spec["names"]["kind"]));
+    let mut message = format!("{group}/{name} {kind} is deprecated");
+    let others = spec["versions"].as_array().into_iter().flatten();
+    let better = others
+        .filter(|other| other["served"] == true && other["deprecated"] != true)
+        .map(|other| text(&other["name"]))
+        .filter(|other| rank(other) > rank(&name))
+        .max_by(|a, b| rank(a).cmp(&rank(b)));
+    if let Some(better) = better {
+        message.push_str(&format!("; use {group}/{better} {kind}"));
+    }
+    Some(message)
+}
+
+/// How Kubernetes orders versions: `v1` before `v1beta1` before `v1alpha1`, higher numbers first, and then all other
+/// names by alphabet. The greatest is preferred.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    Other(std::cmp::Reverse<String>),
+    Kube(Stability, u32, u32),
+}
+
+/// How much a version promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stability {
+    Alpha,
+    Beta,
+    Stable,
+}
+
+/// The rank of a version among others.
+pub(crate) fn rank(version: &str) -> Rank {
+    parse(version).unwrap_or_else(|| Rank::Other(std::cmp::Reverse(version.to_owned())))
+}
+
+fn parse(version: &str) -> Option<Rank> {
+    let number = |text: &str| -> Option<u32> {
+        (text.starts_with(|c: char| ('1'..='9').contains(&c))).then(|| text.parse().ok()).flatten()
+    };
+    let rest = version.strip_prefix('v')?;
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let major = number(&rest[..end])?;
+    let (stability, minor) = match &rest[end..] {
+        "" => (Stability::Stable, 0),
+        minor if minor.starts_with("alpha") => (Stability::Alpha, number(&minor["alpha".len()..])?),
+        minor if minor.starts_with("beta") => (Stability::Beta, number(&minor["beta".len()..])?),
+        _ => return None,
+    };
+    Some(Rank::Kube(stability, major, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_ordered_as_kubernetes_does() {
+        let mut versions =
+            ["foo1", "v3beta1", "v12alpha1", "v10", "foo10", "v1", "v11beta2", "v2", "v11alpha2", "v10beta3"];
+        versions.sort_by_key(|version| std::cmp::Reverse(rank(version)));
+        assert_eq!(
+            versions,
+            ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"]
+        );
+    }
+}

@@ -1,0 +1,52 @@
+//! Custom resources: what holds for all of them. The rest is in their schemas.
+
+use serde_json::Value;
+
+use crate::definitions::Custom;
+use crate::field_error::FieldError;
+use crate::strategy::Part;
+
+/// Everything that is wrong with an object beyond its metadata.
+pub(super) fn validate(custom: &Custom, part: Part, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = match (&custom.schema, part, old) {
+        (Some(schema), Part::Status, Some(old)) => schema.validate_status(object, old),
+        (Some(schema), _, old) => schema.validate(object, old),
+        (None, ..) => Vec::new(),
+    };
+    if part != Part::Status {
+        errors.extend(replicas(custom, object, Which::Spec));
+    }
+    errors.extend(replicas(custom, object, Which::Status));
+    errors
+}
+
+/// Which of the two counts of replicas.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Spec,
+    Status,
+}
+
+/// What can be scaled has counts that can be counts.
+fn replicas(custom: &Custom, object: &Value, which: Which) -> Option<FieldError> {
+    let scale = custom.scale.as_ref()?;
+    let path = if which == Which::Spec { &scale.spec_replicas } else { &scale.status_replicas };
+    let value = path.iter().try_fold(object, |value, name| value.get(name))?;
+    let field = format!(".{}", path.join("."));
+    match value.as_i64() {
+        None => {
+            let why = format!(
+                "{field} accessor error: {value} is of the type {}, expected int64",
+                crate::body::go_type(value)
+            );
+            Some(FieldError::invalid(field, 0, why))
+        }
+        Some(count) if count < 0 => {
+            Some(FieldError::invalid(field, count, "should be a non-negative integer"))
+        }
+        Some(count) if count > i64::from(i32::MAX) => {
+            Some(FieldError::invalid(field, count, format!("should be less than or equal to {}", i32::MAX)))
+        }
+        Some(_) => None,
+    }
+}
