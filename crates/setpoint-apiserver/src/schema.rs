@@ -3,6 +3,7 @@
 //! A schema is parsed once, when its CustomResourceDefinition is stored; everything else here is a pure function of the
 //! parsed schema and a JSON value.
 
+mod check;
 mod correlate;
 mod default;
 mod embedded;
@@ -11,6 +12,7 @@ mod list_type;
 mod parse;
 mod pattern;
 mod prune;
+mod rules;
 mod validate;
 mod value;
 
@@ -18,8 +20,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+pub(crate) use check::check;
 pub(crate) use parse::ParseError;
 pub(crate) use pattern::Pattern;
+pub(crate) use rules::{Rule, usable_message};
 
 /// One node of a parsed schema. The schemas below `allOf`, `anyOf`, `oneOf` and `not` are nodes too, though there only
 /// value validations, `properties` and `items` may be set for the whole to be structural.
@@ -51,6 +55,8 @@ pub(crate) struct Structural {
     pub(crate) map_type: Option<String>,
     /// `x-kubernetes-validations`.
     pub(crate) rules: Vec<Rule>,
+    /// Whether this node, or one below it, has rules.
+    pub(crate) has_rules: bool,
     /// Whether a title is set, and whether a description is: neither may be below a junctor.
     pub(crate) has_title: bool,
     /// See `has_title`.
@@ -132,23 +138,6 @@ pub(crate) struct Values {
     pub(crate) not: Option<Box<Structural>>,
 }
 
-/// One of `x-kubernetes-validations`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Rule {
-    /// The CEL expression that must be true.
-    pub(crate) rule: String,
-    /// What to say when it is false; empty when not set.
-    pub(crate) message: String,
-    /// A CEL expression for what to say; empty when not set.
-    pub(crate) message_expression: String,
-    /// The reason of the cause; `None` when not set.
-    pub(crate) reason: Option<String>,
-    /// The field to blame, as a path relative to the node; empty when not set.
-    pub(crate) field_path: String,
-    /// Whether `oldSelf` is an optional, so that the rule also runs without an old value.
-    pub(crate) optional_old_self: Option<bool>,
-}
-
 impl Structural {
     /// The schema of the field `name` of an object: its own, else that of additional properties.
     pub(crate) fn field(&self, name: &str) -> Option<&Structural> {
@@ -161,6 +150,32 @@ impl Structural {
             Some(AdditionalProperties::Schema(schema)) => Some(schema),
             _ => None,
         }
+    }
+}
+
+impl Values {
+    /// Whether nothing is asked of a value.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.format.is_empty()
+            && self.maximum.is_none()
+            && !self.exclusive_maximum
+            && self.minimum.is_none()
+            && !self.exclusive_minimum
+            && self.max_length.is_none()
+            && self.min_length.is_none()
+            && self.pattern.is_none()
+            && self.max_items.is_none()
+            && self.min_items.is_none()
+            && !self.unique_items
+            && self.multiple_of.is_none()
+            && self.enumeration.is_empty()
+            && self.max_properties.is_none()
+            && self.min_properties.is_none()
+            && self.required.is_empty()
+            && self.all_of.is_empty()
+            && self.one_of.is_empty()
+            && self.any_of.is_empty()
+            && self.not.is_none()
     }
 }
 

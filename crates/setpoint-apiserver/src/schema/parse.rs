@@ -57,11 +57,14 @@ fn parse(schema: &Value, depth: usize) -> Result<Structural, ParseError> {
         list_map_keys: props.texts("x-kubernetes-list-map-keys")?,
         map_type: props.text("x-kubernetes-map-type")?.map(str::to_owned),
         rules: props.rules()?,
+        has_rules: false,
         has_title: props.text("title")?.is_some_and(|text| !text.is_empty()),
         has_description: props.text("description")?.is_some_and(|text| !text.is_empty()),
         values: Values::default(),
     };
     node.values = props.values()?;
+    let mut children = node.properties.values().chain(node.items.as_deref()).chain(node.additional());
+    node.has_rules = !node.rules.is_empty() || children.any(|child| child.has_rules);
     Ok(node)
 }
 
@@ -220,6 +223,7 @@ impl<'a> Props<'a> {
                     reason: props.text("reason")?.map(str::to_owned),
                     field_path: props.owned_text("fieldPath")?,
                     optional_old_self: props.optional_flag("optionalOldSelf")?,
+                    compiled: std::sync::Arc::default(),
                 })
             })
             .collect()

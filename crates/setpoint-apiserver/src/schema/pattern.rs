@@ -34,6 +34,14 @@ impl Pattern {
     }
 }
 
+impl Pattern {
+    /// The first `most` matches in `text`.
+    pub(crate) fn find<'t>(&self, text: &'t str, most: usize) -> Vec<&'t str> {
+        let Ok(regex) = &self.compiled else { return Vec::new() };
+        regex.find_iter(text).take(most).map(|found| found.as_str()).collect()
+    }
+}
+
 fn compile(source: &str) -> Result<Regex, String> {
     let built = RegexBuilder::new(&translate(source)).size_limit(MAX_COMPILED).build();
     built.map_err(|error| {

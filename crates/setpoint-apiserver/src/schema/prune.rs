@@ -11,8 +11,13 @@ impl Structural {
     /// Drops from a custom resource what the schema does not know. Returns the paths of what was dropped, sorted, as
     /// strict decoding reports them: `spec.foo`, `spec.list[0].x`.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
+        self.prune_value(object, true)
+    }
+
+    /// The same for a value anywhere within an object, which may be a resource itself.
+    pub(super) fn prune_value(&self, value: &mut Value, resource: bool) -> Vec<String> {
         let mut pruner = Pruner { path: String::new(), dropped: Vec::new() };
-        pruner.node(object, Some(self), true);
+        pruner.node(value, Some(self), resource);
         pruner.dropped.sort();
         pruner.dropped
     }

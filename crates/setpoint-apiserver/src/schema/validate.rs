@@ -16,7 +16,7 @@ impl Structural {
         let mut errors = value::validate(self, object, "", correlated);
         embedded::validate(self, object, "", &mut errors);
         errors.extend(self.validate_lists(object, old));
-        errors
+        self.finish(errors, object, old)
     }
 
     /// The same for a write of the status subresource: of the values, only those of the status are looked at.
@@ -27,6 +27,17 @@ impl Structural {
             errors = value::validate(schema, status, "status", correlated);
         }
         errors.extend(self.validate_lists(object, Some(old)));
+        self.finish(errors, object, Some(old))
+    }
+
+    /// Rules run last, and only on objects of the right shape.
+    fn finish(&self, mut errors: Vec<FieldError>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        if self.has_rules {
+            match blocking_error(&errors) {
+                Some(blocked) => errors.push(blocked),
+                None => errors.extend(self.validate_object_rules(object, old)),
+            }
+        }
         errors
     }
 
@@ -45,7 +56,7 @@ impl Structural {
 }
 
 /// CEL rules see only objects of the right shape; otherwise this says that they were not run.
-pub(super) fn blocking_error(errors: &[FieldError]) -> Option<FieldError> {
+fn blocking_error(errors: &[FieldError]) -> Option<FieldError> {
     let blocks = |error: &FieldError| {
         matches!(
             error.problem,
