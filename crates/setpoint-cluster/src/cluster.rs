@@ -42,6 +42,7 @@ pub struct Builder {
     env: Env,
     controllers: Controllers,
     nodes: NodeConfig,
+    root_ca: Option<String>,
     metrics: Metrics,
 }
 
@@ -70,6 +71,12 @@ impl Builder {
         self
     }
 
+    /// The certificate of the server's authority, as PEM: every namespace gets it, in `kube-root-ca.crt`.
+    pub fn root_ca(mut self, certificate: impl Into<String>) -> Builder {
+        self.root_ca = Some(certificate.into());
+        self
+    }
+
     /// Where to count.
     pub fn metrics(mut self, metrics: Metrics) -> Builder {
         self.metrics = metrics;
@@ -78,10 +85,11 @@ impl Builder {
 
     /// Starts everything, and returns at once. Call it inside a tokio runtime.
     pub fn start(self) -> Cluster {
-        let Builder { client, env, controllers, nodes, metrics } = self;
+        let Builder { client, env, controllers, nodes, root_ca, metrics } = self;
         let runtime = Runtime::with(client.clone(), env.clone(), metrics.clone());
         let nodes = Nodes::new(client.clone(), env.clone(), nodes);
-        let manager = nodes.add_to(controllers.add_to(Manager::with(runtime), &Setup {}));
+        let setup = Setup { client: client.clone(), env: env.clone(), root_ca };
+        let manager = nodes.add_to(controllers.add_to(Manager::with(runtime), &setup));
         let shutdown = manager.shutdown().clone();
         let running = env.spawn(manager.run());
         Cluster { client, env, server: None, metrics, nodes, shutdown, running }
@@ -96,6 +104,7 @@ impl Cluster {
             env: Env::system(),
             controllers: Controllers::all(),
             nodes: NodeConfig::default(),
+            root_ca: None,
             metrics: Metrics::default(),
         }
     }

@@ -4,11 +4,22 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use setpoint::Manager;
+use setpoint::kube::Client;
+use setpoint_env::Env;
 
-use crate::{deployment, node_lifecycle, replica_set, scheduler};
+use crate::{
+    deployment, endpoint_slice, garbage_collector, namespace, node_lifecycle, replica_set, root_ca,
+    scheduler, service_account,
+};
 
 /// What a controller may need besides the manager that it is added to.
-pub(crate) struct Setup {}
+pub(crate) struct Setup {
+    pub(crate) client: Client,
+    /// Time and randomness.
+    pub(crate) env: Env,
+    /// The certificate of the server's authority, as PEM, if it is known.
+    pub(crate) root_ca: Option<String>,
+}
 
 /// Adds a controller to a manager. A controller takes its caches from [`Manager::informers`].
 type Add = fn(Manager, &Setup) -> Manager;
@@ -23,8 +34,19 @@ const TABLE: &[(&str, Add)] = &[
         let controller = replica_set::controller(manager.informers());
         manager.controller(controller)
     }),
+    ("endpointslice-controller", |manager, _| {
+        let controller = endpoint_slice::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("garbage-collector-controller", garbage_collector::add_to),
+    ("namespace-controller", |manager, _| manager.controller(namespace::controller())),
     ("node-lifecycle-controller", |manager, _| node_lifecycle::add_to(manager)),
+    ("root-ca-certificate-publisher-controller", |manager, setup| match &setup.root_ca {
+        Some(certificate) => manager.controller(root_ca::controller(certificate)),
+        None => manager,
+    }),
     ("scheduler", |manager, _| scheduler::add_to(manager)),
+    ("serviceaccount-controller", |manager, _| manager.controller(service_account::controller())),
 ];
 
 /// The end that most names have, and that nobody needs to type.

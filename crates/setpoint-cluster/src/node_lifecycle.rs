@@ -14,6 +14,8 @@ use tokio::time::Instant;
 
 use crate::caches;
 
+/// How long one reconcile may take.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// What its events are from.
 const NAME: &str = "node-controller";
 /// The namespace of the leases of nodes.
@@ -59,6 +61,7 @@ pub(crate) fn add_to(manager: Manager) -> Manager {
                 .filter(|_| lease.metadata.namespace.as_deref() == Some(LEASES));
             name.map(ObjectKey::cluster).into_iter().collect()
         })
+        .time_limit(TIME_LIMIT)
         .state(watch);
     manager.controller(controller)
 }
@@ -79,8 +82,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         taint(&api, &node, &cx).await
     };
     match written.await {
-        // Somebody else wrote it; that change comes by here.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => return Ok(Action::done()),
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Action::done()),
         written => written?,
     }
     if status_of(&node, "Ready").is_some_and(|status| status != "True") {
@@ -210,7 +212,7 @@ async fn mark_pods(cx: &Context, pods: &Lister<Pod>, node: &Node) -> Result<(), 
         let api: Api<Pod> = Api::namespaced(cx.client(), namespace);
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         match api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await {
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => continue,
+            Err(kube::Error::Api(status)) if status.code == 404 => continue,
             patched => drop(patched?),
         }
         cx.recorder().event(&*pod, Event::warning("NodeNotReady", "Node is not ready"));

@@ -5,6 +5,7 @@ mod ledger;
 mod requests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::Stream;
 use futures::stream::unfold;
@@ -17,6 +18,8 @@ use setpoint::{Action, Context, Controller, Event, HandlerFns, Manager, ObjectKe
 
 use self::ledger::SharedLedger;
 
+/// How long one reconcile may take.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// What pods that want this scheduler have in `spec.schedulerName`, and what its events are from.
 const NAME: &str = "default-scheduler";
 /// How many pods are bound at the same time. Each is decided on alone.
@@ -34,6 +37,7 @@ pub(crate) fn add_to(manager: Manager) -> Manager {
         .watches::<Node>(|_| Vec::new())
         .triggered_by(wakings(ledger.clone()))
         .workers(WORKERS)
+        .time_limit(TIME_LIMIT)
         .state(ledger);
     manager.controller(controller)
 }
@@ -150,7 +154,7 @@ async fn say_why(cx: &Context, pod: &Pod, why: &str) -> Result<(), kube::Error> 
     let api: Api<Pod> = Api::namespaced(cx.client(), namespace);
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     match api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await {
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         patched => patched.map(drop),
     }
 }

@@ -14,6 +14,8 @@ use super::annotations::Behaviour;
 use super::life::{Life, Moment, Stage, Told};
 use super::{Machine, Nodes, status};
 
+/// How long one reconcile may take.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// What events are reported by, as `kubectl describe` shows it.
 const NAME: &str = "kubelet";
 /// How many pods are written at the same time.
@@ -28,7 +30,10 @@ struct Kubelet {
 }
 
 pub(super) fn controller(nodes: Nodes) -> Controller<Pod> {
-    Controller::new(NAME, reconcile).workers(WORKERS).state(Kubelet { nodes, lives: Mutex::default() })
+    Controller::new(NAME, reconcile)
+        .workers(WORKERS)
+        .time_limit(TIME_LIMIT)
+        .state(Kubelet { nodes, lives: Mutex::default() })
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
@@ -125,8 +130,7 @@ async fn write(api: &Api<Pod>, pod: &Pod, wanted: &PodStatus) -> Result<Written,
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     match api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await {
         Ok(_) => Ok(Written::Done),
-        // Another pod has its name by now, or none.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Written::Gone),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Written::Gone),
         Err(error) => Err(error),
     }
 }
@@ -149,7 +153,7 @@ async fn remove(api: &Api<Pod>, pod: &Pod) -> Result<(), kube::Error> {
     let now = DeleteParams::default().grace_period(0).preconditions(preconditions);
     match api.delete(meta.name.as_deref().unwrap_or_default(), &now).await {
         Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         Err(error) => Err(error),
     }
 }

@@ -10,6 +10,7 @@ use setpoint::k8s_openapi::api::core::v1::Node;
 use setpoint::kube::api::{Patch, PatchParams, PostParams};
 use setpoint::kube::{self, Api, ResourceExt};
 use setpoint::{Lister, ObjectKey, SharedInformer};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{Machine, Nodes};
@@ -21,6 +22,8 @@ const LEASE: Duration = Duration::from_secs(40);
 const RENEWAL: Duration = Duration::from_secs(10);
 /// How often a status is written that has not changed but for its heartbeat.
 const REPORT: Duration = Duration::from_secs(300);
+/// How long a heartbeat may take.
+const LIMIT: Duration = Duration::from_secs(10);
 /// How long to wait after a request failed.
 const RETRY: Duration = Duration::from_secs(1);
 /// The version of the kubelet that the nodes play.
@@ -72,7 +75,8 @@ impl Nodes {
                 lease = Some(self.renew(machine, lease.take()).await?);
                 Ok::<_, kube::Error>(())
             };
-            let wait = match done.await {
+            let done = timeout(LIMIT, done).await;
+            let wait = match done.unwrap_or_else(|late| Err(kube::Error::Service(late.into()))) {
                 Ok(()) => env.jitter(RENEWAL, 0.04),
                 Err(error) => {
                     tracing::debug!(node = machine.name, %error, "a heartbeat failed; it is tried again");

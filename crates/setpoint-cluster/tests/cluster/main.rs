@@ -1,5 +1,9 @@
 //! The cluster in one process, on virtual time.
 
+mod collecting;
+mod namespaces;
 mod nodes;
+mod quiet;
 mod scheduling;
+mod services;
 mod support;

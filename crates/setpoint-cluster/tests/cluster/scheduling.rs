@@ -15,6 +15,13 @@ async fn cluster(nodes: usize) -> Cluster {
 #[tokio::test(start_paused = true)]
 async fn pods_are_spread_over_the_nodes() {
     let cluster = cluster(3).await;
+    let nodes: Api<Node> = Api::all(cluster.client());
+    crate::support::until("three nodes that take pods", async || {
+        let list = nodes.list(&Default::default()).await.unwrap();
+        let free = list.items.iter().filter(|node| field(*node, "/spec/taints").is_null()).count();
+        (free == 3).then_some(())
+    })
+    .await;
     let api = pods(cluster.client());
     for n in 0..9 {
         create(&api, &pod(&format!("p{n}"), json!({}), json!({}))).await;

@@ -1,0 +1,101 @@
+//! Keeps the EndpointSlices of Services: the addresses of the pods that a Service selects.
+
+mod slices;
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{DeleteParams, PostParams};
+use kube::core::{Selector, SelectorExt};
+use kube::{Api, ResourceExt};
+use setpoint::{Action, Context, Controller, Lister, ObjectKey, ReconcileError, SharedInformerFactory};
+
+use crate::failure;
+
+/// How long one reconcile may take.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+const NAME: &str = "endpointslice-controller";
+/// How many services are worked on at the same time.
+const WORKERS: usize = 4;
+
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Service> {
+    let services = informers.informer::<Service>().lister();
+    Controller::new(NAME, reconcile)
+        .owns::<EndpointSlice>()
+        .watches::<Pod>(move |pod| selecting(&services, pod))
+        .workers(WORKERS)
+        .time_limit(TIME_LIMIT)
+}
+
+/// The services that select a pod.
+fn selecting(services: &Lister<Service>, pod: &Pod) -> Vec<ObjectKey> {
+    let namespace = pod.namespace().unwrap_or_default();
+    let services = services.namespace(&namespace).list();
+    let selecting = services
+        .iter()
+        .filter(|service| selector(service).is_some_and(|selector| selector.matches(pod.labels())));
+    selecting.map(|service| ObjectKey::namespaced(&namespace, &service.name_any())).collect()
+}
+
+/// What a service selects pods by; none if its endpoints are somebody else's business.
+fn selector(service: &Service) -> Option<Selector> {
+    let spec = service.spec.as_ref().filter(|spec| spec.type_.as_deref() != Some("ExternalName"))?;
+    let labels = spec.selector.as_ref().filter(|labels| !labels.is_empty())?;
+    Some(labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
+async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let namespace = key.namespace().unwrap_or_default();
+    let service =
+        cx.lister::<Service>().get(&key).filter(|service| service.metadata.deletion_timestamp.is_none());
+    // The garbage collector sees to the slices of a service that is gone.
+    let Some(service) = service else { return Ok(Action::done()) };
+    let Some(selector) = selector(&service) else { return Ok(Action::done()) };
+    let pods = cx.lister::<Pod>().namespace(namespace).select(&selector);
+    let mut current = cx.lister::<EndpointSlice>().namespace(namespace).list();
+    current.retain(|slice| slices::is_of(slice, &service));
+    let wanted = slices::wanted(&service, &pods);
+    let api: Api<EndpointSlice> = Api::namespaced(cx.client(), namespace);
+    let mut current = current.into_iter();
+    for wanted in wanted {
+        let done = match current.next() {
+            None => api.create(&PostParams::default(), &wanted).await.map(drop),
+            Some(current) => update(&api, &current, wanted).await,
+        };
+        match done {
+            Err(error) if failure::is_namespace_terminating(&error) => return Ok(Action::done()),
+            done => done?,
+        }
+    }
+    for surplus in current {
+        match api.delete(&surplus.name_any(), &DeleteParams::default()).await {
+            Err(error) if failure::is_not_found(&error) => {}
+            deleted => drop(deleted?),
+        }
+    }
+    Ok(Action::done())
+}
+
+/// Makes a slice be as wanted. Its lists are replaced as a whole.
+async fn update(
+    api: &Api<EndpointSlice>,
+    current: &EndpointSlice,
+    mut wanted: EndpointSlice,
+) -> Result<(), kube::Error> {
+    if wanted.address_type != current.address_type {
+        api.delete(&current.name_any(), &DeleteParams::default()).await?;
+        return api.create(&PostParams::default(), &wanted).await.map(drop);
+    }
+    wanted.metadata.name = current.metadata.name.clone();
+    wanted.metadata.generate_name = None;
+    let is_same_ports = current.ports.clone().unwrap_or_default() == wanted.ports.clone().unwrap_or_default();
+    if current.endpoints == wanted.endpoints
+        && is_same_ports
+        && current.metadata.labels == wanted.metadata.labels
+    {
+        return Ok(());
+    }
+    wanted.metadata.resource_version = current.metadata.resource_version.clone();
+    api.replace(&current.name_any(), &PostParams::default(), &wanted).await.map(drop)
+}

@@ -1,0 +1,144 @@
+//! Watches the metadata of every kind that the server has, also of those that come and go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use setpoint::kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
+use setpoint::{HandlerFns, SharedInformer};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::{Collector, Work};
+use crate::resources::{self, Resource};
+
+type Metadata = PartialObjectMeta<DynamicObject>;
+
+/// How long the first lists may take before collecting starts without the late ones.
+const SYNC_LIMIT: Duration = Duration::from_secs(30);
+/// How long after the last change of a definition the server is asked for its kinds.
+const SETTLE: Duration = Duration::from_millis(200);
+/// How often the server is asked without a reason: kinds of other servers may have come.
+const POLL: Duration = Duration::from_secs(300);
+/// How long to wait after the server could not be asked.
+const RETRY: Duration = Duration::from_secs(2);
+/// How long an object whose owner nobody has seen is left alone. The owner, of another kind, comes by another
+/// watch, mostly at the same time.
+const STRANGE_OWNER: Duration = Duration::from_millis(500);
+
+pub(super) struct Monitors {
+    collector: Collector,
+    running: BTreeMap<String, SharedInformer<Metadata>>,
+    _definitions: SharedInformer<Metadata>,
+    changed: Arc<Notify>,
+}
+
+impl Monitors {
+    pub(super) fn new(collector: Collector) -> Monitors {
+        let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "customresourcedefinitions");
+        let definitions = informer(&collector, &resource);
+        let changed = Arc::new(Notify::new());
+        let (added, updated, deleted) = (changed.clone(), changed.clone(), changed.clone());
+        definitions.add_handler(
+            HandlerFns::new()
+                .on_add(move |_: &Arc<Metadata>, _| added.notify_one())
+                .on_update(move |_, _| updated.notify_one())
+                .on_delete(move |_| deleted.notify_one()),
+        );
+        definitions.start();
+        Monitors { collector, running: BTreeMap::new(), _definitions: definitions, changed }
+    }
+
+    /// Watches all kinds that there are now, and waits until they are known.
+    pub(super) async fn sync(&mut self) {
+        while let Err(error) = self.refresh().await {
+            tracing::warn!(%error, "cannot ask the server for its kinds; it is tried again");
+            sleep(RETRY).await;
+        }
+        let synced = futures::future::join_all(self.running.values().map(SharedInformer::wait_for_sync));
+        if timeout(SYNC_LIMIT, synced).await.is_err() {
+            let late: Vec<&str> =
+                self.running.values().filter(|kind| !kind.has_synced()).map(SharedInformer::name).collect();
+            tracing::warn!(?late, "some kinds cannot be listed; collecting without them");
+        }
+    }
+
+    /// Follows the kinds that come and go.
+    pub(super) async fn follow(&mut self) {
+        loop {
+            let _ = timeout(POLL, self.changed.notified()).await;
+            sleep(SETTLE).await;
+            if let Err(error) = self.refresh().await {
+                tracing::warn!(%error, "cannot ask the server for its kinds; it is tried again");
+                sleep(RETRY).await;
+                self.changed.notify_one();
+            }
+        }
+    }
+
+    async fn refresh(&mut self) -> Result<(), setpoint::kube::Error> {
+        let mut found = BTreeMap::new();
+        let kinds = resources::discover(&self.collector.client).await?;
+        *self.collector.kinds.lock() = kinds.clone();
+        for resource in kinds {
+            if resource.is_collected() {
+                found.insert(format!("{} {}", resource.name(), resource.api.version), resource);
+            }
+        }
+        let gone: Vec<String> =
+            self.running.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
+        for name in gone {
+            if let Some(informer) = self.running.remove(&name) {
+                informer.shutdown().await;
+            }
+        }
+        for (name, resource) in found {
+            if !self.running.contains_key(&name) {
+                self.running.insert(name, self.watch(resource));
+            }
+        }
+        Ok(())
+    }
+
+    fn watch(&self, resource: Arc<Resource>) -> SharedInformer<Metadata> {
+        let informer = informer(&self.collector, &resource.api);
+        let (adding, updating, deleting) =
+            (self.collector.clone(), self.collector.clone(), self.collector.clone());
+        let (added, updated) = (resource.clone(), resource);
+        informer.add_handler(
+            HandlerFns::new()
+                .on_add(move |object: &Arc<Metadata>, _| adding.see(&added, object))
+                .on_update(move |_, object: &Arc<Metadata>| updating.see(&updated, object))
+                .on_delete(move |object| {
+                    let uid = object.object.metadata.uid.as_deref().unwrap_or_default();
+                    let work = deleting.graph.lock().forget(uid);
+                    deleting.enqueue(work);
+                }),
+        );
+        informer.start();
+        informer
+    }
+}
+
+fn informer(collector: &Collector, resource: &ApiResource) -> SharedInformer<Metadata> {
+    SharedInformer::dynamic_metadata(collector.client.clone(), resource).env(collector.env.clone()).build()
+}
+
+impl Collector {
+    fn see(&self, resource: &Arc<Resource>, object: &Metadata) {
+        let work = self.graph.lock().see(resource, &object.metadata);
+        let uid = object.metadata.uid.as_deref();
+        for work in work {
+            // Its own owners are in question: give them time to appear.
+            match &work {
+                Work::Delete(about) if Some(&**about) == uid => self.queue.add_after(work, STRANGE_OWNER),
+                _ => self.queue.add(work),
+            }
+        }
+    }
+
+    pub(super) fn enqueue(&self, work: Vec<Work>) {
+        work.into_iter().for_each(|work| self.queue.add(work));
+    }
+}
