@@ -1,5 +1,6 @@
 //! The command `setpoint`.
 
+mod r#gen;
 mod kubeconfig;
 mod listen;
 mod logging;
@@ -23,6 +24,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Gen(r#gen::Gen),
     Up(up::Up),
     Kubeconfig(kubeconfig::KubeconfigCommand),
 }
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     let started = env.instant();
     let Cli { command } = Cli::parse();
     let result = match command {
+        Command::Gen(generate) => generate.run(),
         Command::Up(up) => up.run(&env, started),
         Command::Kubeconfig(command) => command.run(&env),
     };

@@ -1,0 +1,31 @@
+//! `setpoint gen`: code and manifests from one another.
+
+mod crd;
+mod input;
+mod output;
+mod recipe;
+mod types;
+
+use clap::{Args, Subcommand};
+
+/// Generate types, CRDs, clients and roles
+#[derive(Args)]
+pub(crate) struct Gen {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    Types(types::Types),
+    Crd(crd::Crd),
+}
+
+impl Gen {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self.what {
+            What::Types(types) => types.run(),
+            What::Crd(crd) => crd.run(),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! `setpoint gen crd`: Rust types → CRD YAML.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::recipe::Recipe;
+
+/// Generate CRDs from Rust types
+///
+/// Only the project itself knows its types, so this runs its example `manifests`, which is one line:
+///
+///     fn main() -> std::process::ExitCode {
+///         setpoint_codegen::Manifests::new("NAME").crd::<Foo>().main()
+///     }
+#[derive(Args)]
+pub(super) struct Crd {
+    #[command(flatten)]
+    recipe: Recipe,
+
+    /// The folder of the CRDs, one file each
+    #[arg(long, short, value_name = "DIR", default_value = "config/crd")]
+    out: PathBuf,
+
+    /// Write nothing; fail if a file is not what would be written
+    #[arg(long)]
+    check: bool,
+}
+
+impl Crd {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        self.recipe.run("crd", &self.out, self.check)
+    }
+}

@@ -1,0 +1,43 @@
+//! Runs the user's own code that knows types and controllers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+/// Which project, and which of its examples.
+#[derive(Args)]
+pub(super) struct Recipe {
+    /// The package that has the example, in a workspace of several
+    #[arg(long, short, value_name = "NAME")]
+    package: Option<String>,
+
+    /// The example that calls `Manifests::main`
+    #[arg(long, value_name = "NAME", default_value = "manifests")]
+    example: String,
+
+    /// The folder of the project
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    project: PathBuf,
+}
+
+impl Recipe {
+    /// Has the example write into a folder, or check it.
+    pub(super) fn run(&self, what: &str, out: &Path, check: bool) -> anyhow::Result<()> {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(&self.project).args(["run", "--quiet", "--example", &self.example]);
+        if let Some(package) = &self.package {
+            cargo.args(["--package", package]);
+        }
+        cargo.arg("--").arg(what).arg("--out").arg(out);
+        if check {
+            cargo.arg("--check");
+        }
+        let status = cargo.status().context("cannot run cargo")?;
+        if !status.success() {
+            bail!("the example {:?} failed; it has to call setpoint_codegen::Manifests", self.example);
+        }
+        Ok(())
+    }
+}

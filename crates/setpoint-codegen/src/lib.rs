@@ -1,0 +1,21 @@
+//! Write the type, generate the rest; or have the CRD, generate the type.
+//!
+//! | from | to | with |
+//! | --- | --- | --- |
+//! | CRD YAML | Rust types | [`Types`] |
+//! | Rust types | CRD YAML | [`Manifests`], [`crd`] |
+
+pub mod crd;
+mod definition;
+mod error;
+mod files;
+mod manifests;
+mod structural;
+mod types;
+mod yaml;
+
+pub use definition::{Definition, Names, SelectableField, Subresources, Version};
+pub use error::Error;
+pub use files::{File, FilesError, Mode, Outcome, put};
+pub use manifests::{Manifests, ManifestsError};
+pub use types::Types;

@@ -1,0 +1,167 @@
+//! The one line that a project needs to generate its manifests.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use schemars::JsonSchema;
+
+use crate::error::Error;
+use crate::files::{File, FilesError, Mode, put};
+use crate::{crd, yaml};
+
+/// The manifests of a project: what `setpoint gen crd` and `setpoint gen rbac` write.
+///
+/// In `examples/manifests.rs`:
+///
+/// ```no_run
+/// # mod foo {
+/// #     #[derive(Clone, Debug, serde::Deserialize, serde::Serialize, schemars::JsonSchema, kube::CustomResource)]
+/// #     #[kube(group = "example.com", version = "v1", kind = "Foo", namespaced)]
+/// #     pub struct FooSpec {}
+/// # }
+/// # use foo::Foo;
+/// fn main() -> std::process::ExitCode {
+///     setpoint_codegen::Manifests::new("foo").crd::<Foo>().main()
+/// }
+/// ```
+///
+/// and in a test, so that nobody forgets to generate them again:
+///
+/// ```no_run
+/// # fn manifests() -> setpoint_codegen::Manifests { setpoint_codegen::Manifests::new("foo") }
+/// #[test]
+/// fn the_committed_manifests_are_fresh() -> Result<(), setpoint_codegen::ManifestsError> {
+///     manifests().check_crds("config/crd".as_ref())
+/// }
+/// ```
+#[must_use]
+pub struct Manifests {
+    name: String,
+    crds: Vec<Result<CustomResourceDefinition, Error>>,
+}
+
+/// Why manifests were not written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestsError {
+    /// A type cannot be a CRD.
+    #[error(transparent)]
+    Type(#[from] Error),
+    /// They could not be written, or are stale.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// The arguments make no sense.
+    #[error("{0:?} is not an argument; use: crd|rbac [--out DIR] [--check]")]
+    Argument(OsString),
+}
+
+impl Manifests {
+    /// The manifests of a project of this name; none yet.
+    pub fn new(name: impl Into<String>) -> Manifests {
+        Manifests { name: name.into(), crds: Vec::new() }
+    }
+
+    /// Adds the CRD of a type. Types of one kind in several versions become one CRD.
+    pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Manifests {
+        self.crds.push(crd::of::<K>());
+        self
+    }
+
+    /// All CRDs, versions merged.
+    pub fn crds(&self) -> Result<Vec<CustomResourceDefinition>, Error> {
+        let mut by_name: Vec<(Option<String>, Vec<CustomResourceDefinition>)> = Vec::new();
+        for crd in &self.crds {
+            let crd = crd.clone()?;
+            match by_name.iter_mut().find(|(name, _)| *name == crd.metadata.name) {
+                Some((_, versions)) => versions.push(crd),
+                None => by_name.push((crd.metadata.name.clone(), vec![crd])),
+            }
+        }
+        by_name.into_iter().map(|(_, versions)| crd::merge(versions)).collect()
+    }
+
+    /// Writes each CRD into a file of the folder, `foos.example.com.yaml`.
+    pub fn write_crds(&self, folder: &Path) -> Result<(), ManifestsError> {
+        put(&self.crd_files(folder)?, Mode::Overwrite)?;
+        Ok(())
+    }
+
+    /// Fails if a file of the folder is not what [`Manifests::write_crds`] would write.
+    pub fn check_crds(&self, folder: &Path) -> Result<(), ManifestsError> {
+        put(&self.crd_files(folder)?, Mode::Check)?;
+        Ok(())
+    }
+
+    fn crd_files(&self, folder: &Path) -> Result<Vec<File>, Error> {
+        let file = |crd: &CustomResourceDefinition| {
+            let name = crd.metadata.name.clone().unwrap_or_default();
+            Ok(File::new(folder.join(format!("{name}.yaml")), yaml::render(crd)?))
+        };
+        self.crds()?.iter().map(file).collect()
+    }
+
+    /// Does what the arguments of the program say: `crd` or `rbac`, `--out DIR`, `--check`. Without `--out` they go
+    /// to standard output.
+    pub fn main(self) -> ExitCode {
+        match self.run(std::env::args_os().skip(1)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "{}: {}", self.name, chain(&error));
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn run(&self, arguments: impl Iterator<Item = OsString>) -> Result<(), ManifestsError> {
+        let Arguments { out, check } = Arguments::parse(arguments)?;
+        match (out, check) {
+            (Some(folder), true) => self.check_crds(&folder),
+            (Some(folder), false) => self.write_crds(&folder),
+            (None, _) => self.tell(),
+        }
+    }
+
+    fn tell(&self) -> Result<(), ManifestsError> {
+        for crd in self.crds()? {
+            // Whoever closed it has read enough.
+            let _ = write!(std::io::stdout(), "---\n{}", yaml::render(&crd)?);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Arguments {
+    out: Option<PathBuf>,
+    check: bool,
+}
+
+impl Arguments {
+    fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Arguments, ManifestsError> {
+        let mut parsed = Arguments::default();
+        while let Some(argument) = arguments.next() {
+            match argument.to_str() {
+                Some("crd") => {}
+                Some("--check") => parsed.check = true,
+                Some("--out") => parsed.out = arguments.next().map(PathBuf::from),
+                _ => return Err(ManifestsError::Argument(argument)),
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+/// An error and what caused it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text
+}
