@@ -1,5 +1,6 @@
 //! `setpoint gen`: code and manifests from one another.
 
+mod client;
 mod crd;
 mod input;
 mod output;
@@ -19,6 +20,7 @@ pub(crate) struct Gen {
 enum What {
     Types(types::Types),
     Crd(crd::Crd),
+    Client(client::Client),
 }
 
 impl Gen {
@@ -26,6 +28,7 @@ impl Gen {
         match self.what {
             What::Types(types) => types.run(),
             What::Crd(crd) => crd.run(),
+            What::Client(client) => client.run(),
         }
     }
 }

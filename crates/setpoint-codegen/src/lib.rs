@@ -4,7 +4,9 @@
 //! | --- | --- | --- |
 //! | CRD YAML | Rust types | [`Types`] |
 //! | Rust types | CRD YAML | [`Manifests`], [`crd`] |
+//! | CRDs or kinds | clientset, listers, informers | [`Clientset`] |
 
+mod client;
 pub mod crd;
 mod definition;
 mod error;
@@ -14,6 +16,7 @@ mod structural;
 mod types;
 mod yaml;
 
+pub use client::{ClientKind, Clientset};
 pub use definition::{Definition, Names, SelectableField, Subresources, Version};
 pub use error::Error;
 pub use files::{File, FilesError, Mode, Outcome, put};

@@ -7,15 +7,16 @@
 mod docs;
 mod json;
 mod model;
-mod names;
+pub(crate) mod names;
 mod plan;
 mod render;
 mod root;
 
-use self::names::Taken;
+pub(crate) use self::names::Taken;
 use self::plan::Plan;
 pub(crate) use self::plan::VERBATIM;
-use crate::definition::Definition;
+pub(crate) use self::render::Code;
+use crate::definition::{Definition, Version};
 use crate::error::{Error, FieldPath};
 
 /// Makes Rust types of CRDs.
@@ -79,37 +80,49 @@ impl Types {
     /// The code of a file. One version of one kind stands in it as it is; several are modules, named after the
     /// version, and after the kind too if there are several.
     pub fn render(&self, definitions: &[Definition]) -> Result<String, Error> {
-        let mut parts = Vec::new();
-        for definition in definitions {
-            for (index, version) in definition.versions.iter().enumerate() {
-                if self.version.as_ref().is_none_or(|wanted| *wanted == version.name) {
-                    parts.push((definition, index, version));
-                }
-            }
-        }
+        let parts = modules(definitions, self.version.as_deref());
         if parts.is_empty() {
             let wanted = self.version.as_deref().unwrap_or_default();
             return Err(Error::new("spec.versions", format!("there is no version {wanted:?}")));
         }
-        let mut modules = Taken::default();
         let mut code = HEADER.to_owned();
-        let is_alone = parts.len() == 1;
-        for (definition, index, version) in parts {
+        for (definition, version, module) in parts {
+            let index =
+                definition.versions.iter().position(|other| other.name == version.name).unwrap_or_default();
             let path = FieldPath::root("spec.versions").key(index).field("schema").field("openAPIV3Schema");
             let plan = Plan::new(definition, version, &path)?;
-            let body = render::version(definition, version, &plan, usize::from(!is_alone));
+            let body = render::version(definition, version, &plan, usize::from(module.is_some()));
             code.push('\n');
-            if is_alone {
-                code.push_str(&body);
-                continue;
+            match module {
+                None => code.push_str(&body),
+                Some(name) => code.push_str(&format!("pub mod {name} {{\n{body}}}\n")),
             }
-            let name = match definitions {
-                [_] => names::snake(&version.name),
-                _ => names::snake(&format!("{}_{}", definition.names.plural, version.name)),
-            };
-            let name = names::escape(&modules.take(&name));
-            code.push_str(&format!("pub mod {name} {{\n{body}}}\n"));
         }
         Ok(code)
     }
+}
+
+/// The versions that get types, and the modules that they are in: none if there is just one.
+pub(crate) fn modules<'a>(
+    definitions: &'a [Definition],
+    only: Option<&str>,
+) -> Vec<(&'a Definition, &'a Version, Option<String>)> {
+    let is_wanted = |version: &Version| only.is_none_or(|only| only == version.name);
+    let each = definitions
+        .iter()
+        .flat_map(|definition| definition.versions.iter().map(move |one| (definition, one)));
+    let parts: Vec<_> = each.filter(|(_, version)| is_wanted(version)).collect();
+    let is_alone = parts.len() == 1;
+    let mut taken = Taken::default();
+    let mut module = |definition: &Definition, version: &Version| {
+        let name = match definitions {
+            [_] => names::snake(&version.name),
+            _ => names::snake(&format!("{}_{}", definition.names.plural, version.name)),
+        };
+        names::escape(&taken.take(&name))
+    };
+    parts
+        .into_iter()
+        .map(|(definition, version)| (definition, version, (!is_alone).then(|| module(definition, version))))
+        .collect()
 }

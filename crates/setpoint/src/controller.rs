@@ -35,7 +35,9 @@ pub use self::reconciler::Reconciler;
 use self::source::{Attached, MapFn, Queue, Source};
 use self::worker::Work;
 use crate::workqueue::{LOW_PRIORITY, RateLimiter, WorkQueueBuilder};
-use crate::{CacheSyncError, Metrics, Object, ObjectKey, Recorder, SharedInformerFactory, WorkQueue};
+use crate::{
+    CacheSyncError, Metrics, Object, ObjectKey, Permissions, Recorder, SharedInformerFactory, Verb, WorkQueue,
+};
 
 /// Reconciles the objects of one kind.
 ///
@@ -61,6 +63,7 @@ pub struct Controller<K> {
     sync_limit: Duration,
     catch_up_limit: Duration,
     queue: WorkQueueBuilder<ObjectKey>,
+    needs: Permissions,
     kind: std::marker::PhantomData<fn() -> K>,
 }
 
@@ -140,6 +143,8 @@ impl Runtime {
 impl<K: Watchable> Controller<K> {
     /// A controller that calls `reconciler` for the objects of `K`. The name is for logs, metrics and events.
     pub fn new(name: impl Into<String>, reconciler: impl Reconciler) -> Controller<K> {
+        let mut needs = Permissions::default();
+        needs.allow::<K>(&[Verb::List, Verb::Watch]);
         let own_key: MapFn<K> = Arc::new(|object| ObjectKey::of(Object::meta(object)).into_iter().collect());
         Controller {
             name: name.into(),
@@ -153,6 +158,7 @@ impl<K: Watchable> Controller<K> {
             sync_limit: Duration::from_secs(120),
             catch_up_limit: Duration::from_secs(30),
             queue: WorkQueue::builder(),
+            needs,
             kind: std::marker::PhantomData,
         }
     }
@@ -160,13 +166,16 @@ impl<K: Watchable> Controller<K> {
     /// Reconciles the owner of a `C` when that changes. The owner is the `K` that the object's controller
     /// owner reference names.
     pub fn owns<C: Watchable>(self) -> Controller<K> {
-        self.source(SharedInformerFactory::informer::<C>, Arc::new(|object: &C| owner_key::<K, C>(object)))
+        self.source::<C, C>(
+            SharedInformerFactory::informer::<C>,
+            Arc::new(|object: &C| owner_key::<K, C>(object)),
+        )
     }
 
     /// The same, but only the metadata of each `C` is asked for and cached.
     pub fn owns_metadata<C: Watchable>(self) -> Controller<K> {
         let map: MapFn<PartialObjectMeta<C>> = Arc::new(|object| owner_key::<K, _>(object));
-        self.source(SharedInformerFactory::metadata::<C>, map)
+        self.source::<C, _>(SharedInformerFactory::metadata::<C>, map)
     }
 
     /// Reconciles the keys that `map` names when a `C` changes. On an update both states are mapped.
@@ -174,7 +183,7 @@ impl<K: Watchable> Controller<K> {
         self,
         map: impl Fn(&C) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Controller<K> {
-        self.source(SharedInformerFactory::informer::<C>, Arc::new(map))
+        self.source::<C, C>(SharedInformerFactory::informer::<C>, Arc::new(map))
     }
 
     /// The same, but only the metadata of each `C` is asked for and cached.
@@ -182,16 +191,42 @@ impl<K: Watchable> Controller<K> {
         self,
         map: impl Fn(&PartialObjectMeta<C>) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Controller<K> {
-        self.source(SharedInformerFactory::metadata::<C>, Arc::new(map))
+        self.source::<C, _>(SharedInformerFactory::metadata::<C>, Arc::new(map))
     }
 
-    fn source<T: Object>(
+    fn source<C: Watchable, T: Object>(
         mut self,
         informer: impl FnOnce(&SharedInformerFactory) -> crate::SharedInformer<T> + Send + 'static,
         map: MapFn<T>,
     ) -> Controller<K> {
         self.sources.push(Source::new(informer, map));
+        self.needs.allow::<C>(&[Verb::List, Verb::Watch]);
         self
+    }
+
+    /// Declares what the reconciler does with objects of `C`, for [`Controller::permissions`]. [`crate::ensure`]
+    /// creates and patches; finalizers are patched in and out.
+    pub fn writes<C: Watchable>(mut self, verbs: &[Verb]) -> Controller<K> {
+        self.needs.allow::<C>(verbs);
+        self
+    }
+
+    /// Declares that the reconciler writes the status of `C` by [`crate::patch_status`].
+    pub fn writes_status<C: Watchable>(mut self) -> Controller<K> {
+        self.needs.allow_subresource::<C>("status", &[Verb::Patch]);
+        self
+    }
+
+    /// Declares that the reconciler records Events ([`Context::recorder`]).
+    pub fn records_events(mut self) -> Controller<K> {
+        self.needs.add("events.k8s.io", "events", &[Verb::Create, Verb::Patch]);
+        self
+    }
+
+    /// What an API server has to allow this controller: to list and watch what it watches, and what was declared
+    /// with [`Controller::writes`] and its like.
+    pub fn permissions(&self) -> &Permissions {
+        &self.needs
     }
 
     /// Lets only some changes of the kind that was named last (`K` itself at first) cause a reconcile.

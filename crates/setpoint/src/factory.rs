@@ -114,6 +114,11 @@ impl SharedInformerFactory {
         self
     }
 
+    /// The namespaces that it watches; none for the whole cluster.
+    pub fn namespaces(&self) -> &[String] {
+        &self.defaults.namespaces
+    }
+
     /// Tell handlers every cached object again after this time.
     #[must_use]
     pub fn resync(mut self, period: Duration) -> SharedInformerFactory {

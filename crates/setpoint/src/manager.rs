@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::controller::{Controller, ControllerError, Prepared, Runtime, Watchable};
 use crate::leader_election::{LeaderElection, LeaseConfig, LeaseConfigError, Term};
 use crate::webhook::{CertificateError, WebhookServer};
-use crate::{Metrics, SharedInformerFactory};
+use crate::{Metrics, Permissions, SharedInformerFactory};
 
 /// Runs controllers, and what else a process needs, until it is told to stop.
 ///
@@ -105,10 +105,15 @@ pub enum ManagerError {
 
 /// A controller of any kind.
 trait AnyController: Send {
+    fn permissions(&self) -> &Permissions;
     fn prepare(self: Box<Self>, runtime: Runtime) -> BoxFuture<'static, Result<Prepared, ControllerError>>;
 }
 
 impl<K: Watchable> AnyController for Controller<K> {
+    fn permissions(&self) -> &Permissions {
+        Controller::permissions(self)
+    }
+
     fn prepare(self: Box<Self>, runtime: Runtime) -> BoxFuture<'static, Result<Prepared, ControllerError>> {
         Box::pin(async move { (*self).prepare(&runtime).await })
     }
@@ -190,6 +195,15 @@ impl Manager {
     /// The shared caches, to ask for listers and indices before it runs.
     pub fn informers(&self) -> &SharedInformerFactory {
         self.runtime.informers()
+    }
+
+    /// What an API server has to allow this manager: all that its controllers need, and its lease.
+    pub fn permissions(&self) -> Permissions {
+        let mut needs = Permissions::default();
+        self.controllers.iter().for_each(|controller| needs.merge(controller.permissions()));
+        needs.namespaces = self.runtime.informers().namespaces().to_vec();
+        needs.lease = self.election.as_ref().map(|lease| (lease.namespace.clone(), lease.name.clone()));
+        needs
     }
 
     /// What is measured.

@@ -113,6 +113,11 @@ pub(crate) fn type_name(kind: &str) -> String {
     kind.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
+/// The name of the type of a kind, as a module of its own has it.
+pub(crate) fn root_name(kind: &str) -> String {
+    Taken::types().take(&type_name(kind))
+}
+
 /// An identifier that can stand in code: a keyword becomes raw, or gets an underscore.
 pub(crate) fn escape(ident: &str) -> String {
     match ident {

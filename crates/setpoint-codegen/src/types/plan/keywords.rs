@@ -20,7 +20,8 @@ pub(super) fn extras(schema: &Schema, known: &[&str], position: Position) -> Key
         let is_of_item = position == Position::Item && key == "description";
         let is_known = ALWAYS_KNOWN.contains(&key.as_str()) && !is_of_item || known.contains(&key.as_str());
         let is_off = key.starts_with("x-") && *value == Value::Bool(false);
-        if !is_known && !is_off && !(repeats && key == "anyOf" && is_int_or_string(value)) {
+        let is_repeated = repeats && key == "anyOf" && is_int_or_string(value);
+        if !(is_known || is_off || is_repeated) {
             add(&mut keywords, key, value);
         }
     }

@@ -55,7 +55,8 @@ impl Planner {
         let has_subresource = version.subresources.status.is_some();
         let mut inner = Map::new();
         for (name, property) in properties(schema, path)? {
-            if !META.contains(&name.as_str()) && !(has_subresource && name == "status") {
+            let is_apart = has_subresource && name == "status";
+            if !(is_apart || META.contains(&name.as_str())) {
                 inner.insert(name.clone(), property.clone());
             }
         }
