@@ -7,7 +7,9 @@
 
 mod acceptance;
 mod cleanup;
+mod column;
 mod custom;
+mod json_path;
 mod served;
 
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ use tokio::sync::Notify;
 use crate::object;
 use crate::resource::{Registry, Resource};
 use crate::server::Core;
-use crate::status::Result;
+use crate::status::{Result, Status};
 use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, Record, Revision};
 
 pub(crate) use cleanup::mark;
@@ -71,6 +73,23 @@ impl Definitions {
 /// The resource of the definitions themselves.
 pub(crate) fn resource() -> &'static Arc<Resource> {
     Registry::built_in().expect("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+}
+
+/// The old form of definitions, which many manuals still show.
+pub(crate) const OLD_VERSION: &str = "apiextensions.k8s.io/v1beta1";
+/// What is to be done about it.
+pub(crate) const OLD_VERSION_HELP: &str = "apiextensions.k8s.io/v1beta1 is not served, as in Kubernetes since 1.22: use apiextensions.k8s.io/v1. In the \
+     manifest, set apiVersion to apiextensions.k8s.io/v1; replace spec.version by spec.versions, a list of \
+     {name, served: true, storage: true, schema}; move spec.validation to schema, where openAPIV3Schema is required; \
+     move spec.subresources and spec.additionalPrinterColumns (JSONPath is called jsonPath now) into the version.";
+
+/// 404 for a path that leads to no resource.
+pub(crate) fn not_served(group: &str, version: &str) -> Status {
+    let mut status = Status::no_such_path();
+    if OLD_VERSION.split_once('/') == Some((group, version)) {
+        status.message = OLD_VERSION_HELP.to_owned();
+    }
+    status
 }
 
 /// Whether a change of this resource changes what is served.

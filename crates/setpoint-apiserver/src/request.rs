@@ -10,7 +10,7 @@ use setpoint_kinds::{Type, UnknownField, conform, protobuf};
 
 use crate::authorize::Attributes;
 use crate::body;
-use crate::definitions::Custom;
+use crate::definitions::{self, Custom};
 use crate::negotiate::{BodyFormat, Representation};
 use crate::options::{FieldValidation, Query};
 use crate::patch::{self, Patched};
@@ -328,6 +328,9 @@ fn check_custom_kind(object: &Value, expected: Expected<'_>) -> Result<()> {
 fn check_kind(object: &mut Value, expected: Expected<'_>, ty: &Type) -> Result<()> {
     let read = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     let (version, kind) = (read("apiVersion"), read("kind"));
+    if version == Some(definitions::OLD_VERSION) {
+        return Err(Status::bad_request(definitions::OLD_VERSION_HELP));
+    }
     if let (Some(version), Some(kind)) = (version, kind) {
         let (group, short) = version.split_once('/').unwrap_or(("", version));
         if setpoint_kinds::table().type_of_kind(group, short, kind).is_none() {

@@ -34,7 +34,12 @@ impl Selection {
         let labels = LabelSelector::parse(options.label_selector.as_deref().unwrap_or_default())?;
         let fields = FieldSelector::parse(options.field_selector.as_deref().unwrap_or_default())?;
         let known = resource.behavior().field_labels;
-        if known.is_empty() {
+        if let Some(custom) = resource.definition() {
+            let own = custom.selectable.iter().map(|(label, _)| label.as_str());
+            let metadata = ["metadata.name", "metadata.namespace"].into_iter();
+            let metadata = metadata.take(if resource.is_namespaced() { 2 } else { 1 });
+            fields.check(FieldLabels::Only(&own.chain(metadata).collect::<Vec<_>>()))?;
+        } else if known.is_empty() {
             fields.check(FieldLabels::Generic)?;
         } else {
             let names = known.iter().map(|label| label.label);
@@ -83,6 +88,10 @@ impl Selection {
     }
 
     fn field<'a>(&self, record: &'a Record, field: &str) -> Option<Cow<'a, str>> {
+        if let Some(custom) = self.resource.definition() {
+            let stored = object::decode(&record.value, record.revision);
+            return custom.field(&convert::to_served(&self.resource, stored), field).map(Cow::Owned);
+        }
         let labels = self.resource.behavior().field_labels;
         let at = labels.iter().position(|label| label.label == field)?;
         if self.resource.is_converted() {

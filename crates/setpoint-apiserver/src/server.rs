@@ -514,8 +514,9 @@ async fn resource_request(
     if !path.rest.is_empty() && path.subresource.as_deref() != Some("proxy") {
         return Err(Status::no_such_path());
     }
-    let resource =
-        core.resource(&path.group, &path.version, &path.resource).ok_or_else(Status::no_such_path)?;
+    let resource = core
+        .resource(&path.group, &path.version, &path.resource)
+        .ok_or_else(|| definitions::not_served(&path.group, &path.version))?;
     let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let representation = negotiate::representation(&parts.headers, &query)?;
     Ok(ResourceRequest {

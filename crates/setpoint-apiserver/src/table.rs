@@ -167,7 +167,15 @@ impl Tabulator {
 
     /// The beginning of a table; its rows, with commas between them, and [`TABLE_END`] follow.
     pub(crate) fn start(&self, meta: &ListMeta, with_columns: bool) -> String {
-        table_start(self.shape, self.printer, meta, with_columns)
+        let columns = with_columns.then(|| match self.resource.definition() {
+            None => serde_json::to_value(self.printer.columns),
+            Some(custom) => {
+                let columns = custom.columns.iter().map(serde_json::to_value);
+                std::iter::once(serde_json::to_value(NAME)).chain(columns).collect()
+            }
+        });
+        let columns = columns.map(|columns| columns.expect("columns are plain data"));
+        table_start(self.shape, columns, meta)
     }
 
     /// A stored object as a row.
@@ -199,7 +207,19 @@ impl Tabulator {
     }
 
     fn write_value(&self, stored: Value, out: &mut Vec<u8>) {
-        let cells = (self.printer.cells)(&stored, &self.context);
+        let (stored, cells) = match self.resource.definition() {
+            None => {
+                let cells = (self.printer.cells)(&stored, &self.context);
+                (stored, cells)
+            }
+            Some(custom) => {
+                let served = convert::to_served(&self.resource, stored);
+                let age = |time| self.context.since(Some(time)).into();
+                let columns = custom.columns.iter().map(|column| column.cell(&served, age));
+                let cells = std::iter::once(name(&served)).chain(columns).collect();
+                (served, cells)
+            }
+        };
         out.extend_from_slice(b"{\"cells\":");
         append(out, &cells);
         if let Some(condition) = pod::condition(&self.resource, &stored) {
@@ -231,7 +251,7 @@ impl Tabulator {
 pub(crate) fn write_scale(scale: &Value, shape: TableShape, now: Timestamp, out: &mut Vec<u8>) {
     let version = text(scale, "/metadata/resourceVersion");
     let meta = ListMeta { revision: version.parse().unwrap_or(0), ..ListMeta::default() };
-    out.extend_from_slice(table_start(shape, &SCALE, &meta, true).as_bytes());
+    out.extend_from_slice(table_start(shape, serde_json::to_value(SCALE.columns).ok(), &meta).as_bytes());
     let context = Context { now, default_class: None };
     let object = match shape.include {
         IncludeObject::Object => scale.clone(),
@@ -249,10 +269,9 @@ pub(crate) fn write_scale(scale: &Value, shape: TableShape, now: Timestamp, out:
 /// The end of a table.
 pub(crate) const TABLE_END: &[u8] = b"]}\n";
 
-fn table_start(shape: TableShape, printer: &Printer, meta: &ListMeta, with_columns: bool) -> String {
+fn table_start(shape: TableShape, columns: Option<Value>, meta: &ListMeta) -> String {
     let list = object::list_start(shape.version.api_version(), "Table", meta);
-    let columns = if with_columns { Some(printer.columns) } else { None };
-    let columns = serde_json::to_string(&columns).expect("columns are plain data");
+    let columns = columns.unwrap_or_default();
     let head = list.strip_suffix("\"items\":[").expect("lists start so");
     format!("{head}\"columnDefinitions\":{columns},\"rows\":[")
 }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::column::Column;
+use super::json_path::JsonPath;
 use crate::object;
 use crate::resource::Resource;
 use crate::schema::Structural;
@@ -40,6 +42,10 @@ pub(crate) struct Custom {
     pub schema: Option<Structural>,
     /// The same as it was written, for OpenAPI.
     pub open_api: Arc<Value>,
+    /// What a table shows after the name.
+    pub columns: Vec<Column>,
+    /// The fields that objects can be selected by, each with its label: `spec.color`.
+    pub selectable: Vec<(String, JsonPath)>,
     /// Told with each answer about a version that shall not be used any more.
     pub deprecation: Option<String>,
     /// Whether objects may have been written under another schema or in another version than this.
@@ -84,6 +90,16 @@ impl Custom {
         if self.changes_on_read {
             self.decode(object);
         }
+    }
+
+    /// The value of a selectable field, as selectors compare it.
+    pub(crate) fn field(&self, object: &Value, label: &str) -> Option<String> {
+        let (_, path) = self.selectable.iter().find(|(known, _)| known == label)?;
+        Some(match path.first(object) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        })
     }
 
     /// Whether there is such a subresource.
@@ -182,6 +198,8 @@ fn custom(definition: &Value, version: &Value, storage: &str) -> Custom {
         scale: Scale::of(&subresources["scale"]),
         schema: Structural::parse(&version["schema"]["openAPIV3Schema"]).ok(),
         open_api: Arc::new(version["schema"]["openAPIV3Schema"].clone()),
+        columns: Column::of_version(version),
+        selectable: selectable(version),
         deprecation: deprecation(spec, version),
         // What was written under the only schema that there ever was needs no second look.
         changes_on_read: !first_generation || *name != *storage,
@@ -189,6 +207,12 @@ fn custom(definition: &Value, version: &Value, storage: &str) -> Custom {
         ended: CancellationToken::new(),
         version: name,
     }
+}
+
+fn selectable(version: &Value) -> Vec<(String, JsonPath)> {
+    let paths = version["selectableFields"].as_array().into_iter().flatten();
+    let paths = paths.filter_map(|field| field["jsonPath"].as_str());
+    paths.filter_map(|path| Some((path.trim_start_matches('.').to_owned(), JsonPath::parse(path)?))).collect()
 }
 
 /// What is told about a deprecated version: its own words, or which version to use.

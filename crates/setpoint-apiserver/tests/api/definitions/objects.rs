@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{FOOS, foo, with_foos};
-use crate::support::version;
+use super::{DEFINITIONS, FOOS, definition, foo, with_foos};
+use crate::support::{Api, version};
 
 #[tokio::test(start_paused = true)]
 async fn a_custom_resource_is_created_read_listed_and_deleted() {
@@ -153,4 +153,93 @@ async fn what_breaks_the_schema_is_refused_with_the_place() {
     let fields: Vec<_> = causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect();
     assert!(fields.contains(&"spec.replicas") && fields.contains(&"spec.deploymentName"), "{}", refused.body);
     assert_eq!(api.get(FOOS).await.names().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tables_have_the_columns_of_the_definition() {
+    let api = Api::new();
+    let mut definition = definition();
+    definition["spec"]["versions"][0]["additionalPrinterColumns"] = json!([
+        {"name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas"},
+        {"name": "Deployment", "type": "string", "jsonPath": ".spec.deploymentName", "priority": 1},
+        {"name": "Made", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Ready", "type": "boolean", "jsonPath": ".status.ready"},
+    ]);
+    api.post(DEFINITIONS, &definition).await.ok();
+    api.post(FOOS, &foo("a")).await.ok();
+    let request = http::Request::get(FOOS)
+        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(Default::default())
+        .unwrap();
+    let table = api.answer(request).await.ok();
+    let columns = table["columnDefinitions"].as_array().unwrap();
+    let shown: Vec<_> =
+        columns.iter().map(|column| (column["name"].as_str().unwrap(), &column["priority"])).collect();
+    let (zero, one) = (json!(0), json!(1));
+    assert_eq!(
+        shown,
+        [("Name", &zero), ("Replicas", &zero), ("Deployment", &one), ("Made", &zero), ("Ready", &zero)]
+    );
+    assert_eq!(table["rows"][0]["cells"], json!(["a", 2, "a", "0s", null]));
+    assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_selected_by_the_fields_that_the_definition_names() {
+    let api = Api::new();
+    let mut definition = definition();
+    definition["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.replicas"}]);
+    api.post(DEFINITIONS, &definition).await.ok();
+    let mut one = foo("one");
+    one["spec"]["replicas"] = 1.into();
+    api.post(FOOS, &one).await.ok();
+    api.post(FOOS, &foo("two")).await.ok();
+    assert_eq!(api.get(&format!("{FOOS}?fieldSelector=spec.replicas%3D2")).await.names(), ["two"]);
+    api.get(&format!("{FOOS}?fieldSelector=spec.deploymentName%3Dtwo"))
+        .await
+        .refused(400, "field label not supported: spec.deploymentName");
+    let mut watch = api.watch(&format!("{FOOS}?watch=true&fieldSelector=spec.replicas%3D2")).await;
+    assert_eq!(watch.line().await, "ADDED two");
+    api.merge(&format!("{FOOS}/one"), &json!({"spec": {"replicas": 2}})).await.ok();
+    assert_eq!(watch.line().await, "ADDED one");
+    api.merge(&format!("{FOOS}/two"), &json!({"spec": {"replicas": 3}})).await.ok();
+    assert_eq!(watch.line().await, "DELETED two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_served_version_shows_the_same_objects() {
+    let api = Api::new();
+    let mut definition = definition();
+    let mut other = definition["spec"]["versions"][0].clone();
+    other["name"] = "v1".into();
+    other["storage"] = false.into();
+    other["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["replicas"]["default"] = 3.into();
+    other["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["color"] =
+        json!({"type": "string", "default": "red"});
+    definition["spec"]["versions"].as_array_mut().unwrap().push(other);
+    definition["spec"]["versions"][0]["deprecated"] = true.into();
+    api.post(DEFINITIONS, &definition).await.ok();
+    let created = api.post(FOOS, &foo("a")).await;
+    assert_eq!(
+        created.headers["warning"],
+        "299 - \"samplecontroller.example.com/v1alpha1 Foo is deprecated; use samplecontroller.example.com/v1 Foo\""
+    );
+    let newer = FOOS.replace("v1alpha1", "v1");
+    let found = api.get(&format!("{newer}/a")).await.ok();
+    assert_eq!(found["apiVersion"], "samplecontroller.example.com/v1");
+    assert_eq!(found["spec"], json!({"deploymentName": "a", "replicas": 2, "color": "red"}));
+    let list = api.get(&newer).await.ok();
+    assert_eq!(list["items"][0], found);
+    let groups = api.get("/apis/samplecontroller.example.com").await.ok();
+    assert_eq!(groups["preferredVersion"]["version"], "v1");
+
+    definition["spec"]["versions"][0]["storage"] = false.into();
+    definition["spec"]["versions"][1]["storage"] = true.into();
+    let path = format!("{DEFINITIONS}/foos.samplecontroller.example.com");
+    let changed = api.merge(&path, &json!({"spec": {"versions": definition["spec"]["versions"]}})).await.ok();
+    assert_eq!(changed["status"]["storedVersions"], json!(["v1alpha1", "v1"]));
+    assert_eq!(api.get(&newer).await.ok()["items"][0]["spec"]["color"], "red");
+    let old = api.get(FOOS).await.ok();
+    assert_eq!(old["items"][0]["apiVersion"], "samplecontroller.example.com/v1alpha1");
+    assert_eq!(old["items"][0]["spec"].get("color"), None);
 }

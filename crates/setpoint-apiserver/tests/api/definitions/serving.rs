@@ -148,3 +148,17 @@ async fn definitions_survive_a_restart() {
     assert_eq!(again.get(FOOS).await.names(), ["kept"]);
     assert_eq!(again.get("/apis/samplecontroller.example.com/v1alpha1").await.code, 200);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_old_form_is_answered_with_what_to_change() {
+    let api = Api::new();
+    let mut old = definition();
+    old["apiVersion"] = "apiextensions.k8s.io/v1beta1".into();
+    for path in ["/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions", DEFINITIONS] {
+        let refused = api.post(path, &old).await;
+        assert!(matches!(refused.code, 400 | 404), "{}", refused.body);
+        for word in ["use apiextensions.k8s.io/v1.", "spec.versions", "openAPIV3Schema", "jsonPath"] {
+            assert!(refused.message().contains(word), "{}", refused.message());
+        }
+    }
+}
