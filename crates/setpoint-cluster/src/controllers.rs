@@ -8,8 +8,8 @@ use setpoint::kube::Client;
 use setpoint_env::Env;
 
 use crate::{
-    deployment, endpoint_slice, garbage_collector, namespace, node_lifecycle, replica_set, root_ca,
-    scheduler, service_account,
+    cron_job, deployment, endpoint_slice, garbage_collector, job, namespace, node_lifecycle, replica_set, root_ca,
+    scheduler, service_account, ttl_after_finished,
 };
 
 /// What a controller may need besides the manager that it is added to.
@@ -34,6 +34,15 @@ const TABLE: &[(&str, Add)] = &[
         let controller = replica_set::controller(manager.informers());
         manager.controller(controller)
     }),
+    ("job-controller", |manager, _| {
+        let controller = job::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("cronjob-controller", |manager, _| {
+        let controller = cron_job::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("ttl-after-finished-controller", |manager, _| manager.controller(ttl_after_finished::controller())),
     ("endpointslice-controller", |manager, _| {
         let controller = endpoint_slice::controller(manager.informers());
         manager.controller(controller)

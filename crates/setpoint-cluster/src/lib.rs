@@ -20,10 +20,12 @@
 mod caches;
 mod cluster;
 mod controllers;
+mod cron_job;
 mod deployment;
 mod endpoint_slice;
 mod failure;
 mod garbage_collector;
+mod job;
 mod namespace;
 pub mod node;
 mod node_lifecycle;
@@ -37,6 +39,7 @@ mod root_ca;
 mod scheduler;
 mod service_account;
 mod time;
+mod ttl_after_finished;
 
 pub use cluster::{Builder, Cluster, ClusterError};
 pub use controllers::{Controllers, UnknownController};

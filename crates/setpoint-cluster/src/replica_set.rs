@@ -1,6 +1,6 @@
 //! ReplicaSets: as many pods of one template as the spec says.
 
-mod ranking;
+pub(crate) mod ranking;
 mod status;
 
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Sorts pods so that those come first whose loss is felt least: not assigned, not running, not ready, cheap,
 /// on a node with many others of their kind, ready for a short time, often restarted, young.
-pub(super) fn sort(pods: &mut [Arc<Pod>], neighbours: &BTreeMap<String, usize>, now: Timestamp) {
+pub(crate) fn sort(pods: &mut [Arc<Pod>], neighbours: &BTreeMap<String, usize>, now: Timestamp) {
     pods.sort_by_cached_key(|pod| rank(pod, neighbours, now));
 }
 
@@ -37,7 +37,7 @@ fn rank(pod: &Pod, neighbours: &BTreeMap<String, usize>, now: Timestamp) -> impl
     )
 }
 
-pub(crate) fn deletion_cost(pod: &Pod) -> i32 {
+fn deletion_cost(pod: &Pod) -> i32 {
     pod.annotations().get(DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or(0)
 }
 

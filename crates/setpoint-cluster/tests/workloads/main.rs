@@ -1,5 +1,8 @@
 //! The workload controllers on virtual time, against the server in the same process.
 
+mod cron_jobs;
+mod faults;
+mod jobs;
 mod kubelet;
 mod rollouts;
 mod support;

@@ -22,7 +22,7 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 /// The controllers that these tests are about.
-const TESTED: &str = "deployment,replicaset";
+const TESTED: &str = "deployment,replicaset,job,cronjob,ttl-after-finished";
 
 /// Starts the controllers; drop them to crash them.
 pub(crate) fn start(world: &World) -> Cluster {
@@ -31,20 +31,26 @@ pub(crate) fn start(world: &World) -> Cluster {
         .env(world.env().clone())
         .controllers(controllers)
         .nodes(0)
+        .nodes(0)
         .start()
 }
 
 /// A world with its controllers and its kubelet.
 pub(crate) struct Running {
     pub(crate) world: World,
-    _cluster: Cluster,
+    pub(crate) cluster: Option<Cluster>,
     _kubelet: Task<()>,
 }
 
 impl Running {
     pub(crate) fn new(world: &World) -> Running {
-        let (_kubelet, _cluster) = (kubelet::run(world), start(world));
-        Running { world: world.clone(), _cluster, _kubelet }
+        let (_kubelet, cluster) = (kubelet::run(world), Some(start(world)));
+        Running { world: world.clone(), cluster, _kubelet }
+    }
+
+    /// Ends the controllers where they stand.
+    pub(crate) fn crash(&mut self) {
+        self.cluster = None;
     }
 
     pub(crate) fn api<K>(&self) -> Api<K>

@@ -1,0 +1,67 @@
+//! How long a Job waits after pods that failed.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::Run;
+use super::pods::{ended_at, failures, ignored_failures, is_failed};
+use crate::pod;
+
+const FIRST: SignedDuration = SignedDuration::from_secs(10);
+const LONGEST: SignedDuration = SignedDuration::from_mins(10);
+
+/// How long to wait after so many failures in a row, the last of which was then.
+fn left(failures: i32, last: Timestamp, now: Timestamp) -> SignedDuration {
+    if failures <= 0 {
+        return SignedDuration::ZERO;
+    }
+    let doublings = u32::try_from(failures - 1).unwrap_or(0).min(16);
+    let wait = FIRST.saturating_mul(1 << doublings).min(LONGEST);
+    (wait - now.duration_since(last)).max(SignedDuration::ZERO)
+}
+
+impl Run<'_> {
+    /// How long no pod is created because of those that failed since one succeeded.
+    ///
+    /// It is read from the pods, which stay until somebody deletes them: a controller that is started again goes
+    /// on where the last one was.
+    pub(super) fn backoff(&self) -> SignedDuration {
+        let ended = |matches: &dyn Fn(&Pod) -> bool| -> Vec<Timestamp> {
+            self.pods.iter().filter(|pod| matches(pod)).filter_map(|pod| ended_at(pod)).collect()
+        };
+        let succeeded = ended(&|pod| pod::phase(pod) == "Succeeded").into_iter().max();
+        let mut failed = ended(&|pod| is_failed(self.spec, pod));
+        failed.retain(|at| Some(*at) > succeeded);
+        failed
+            .iter()
+            .max()
+            .map_or(SignedDuration::ZERO, |last| left(crate::number::count(failed.len()), *last, self.now))
+    }
+
+    /// How long no pod is created in place of this one.
+    pub(super) fn backoff_after(&self, pod: &Pod) -> SignedDuration {
+        let failures = failures(pod) + ignored_failures(pod) + 1;
+        ended_at(pod).map_or(SignedDuration::ZERO, |last| left(failures, last, self.now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_up_to_ten_minutes() {
+        let last = Timestamp::from_second(1000).unwrap();
+        let check = |failures, now, expected| {
+            let left = left(failures, last, Timestamp::from_second(now).unwrap());
+            assert_eq!(left, SignedDuration::from_secs(expected));
+        };
+        check(0, 1000, 0);
+        check(1, 1000, 10);
+        check(1, 1004, 6);
+        check(2, 1000, 20);
+        check(3, 1030, 10);
+        check(30, 1000, 600);
+        check(3, 9000, 0);
+    }
+}
