@@ -8,8 +8,8 @@ use setpoint::kube::Client;
 use setpoint_env::Env;
 
 use crate::{
-    cron_job, deployment, endpoint_slice, garbage_collector, job, namespace, node_lifecycle, replica_set, root_ca,
-    scheduler, service_account, ttl_after_finished,
+    cron_job, deployment, endpoint_slice, garbage_collector, job, namespace, node_lifecycle, replica_set,
+    root_ca, scheduler, service_account, ttl_after_finished,
 };
 
 /// What a controller may need besides the manager that it is added to.
