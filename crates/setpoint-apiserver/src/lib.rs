@@ -20,6 +20,7 @@ mod kinds;
 pub mod kubeconfig;
 mod label_query;
 mod limits;
+mod managed_fields;
 mod metadata;
 mod metrics;
 mod negotiate;

@@ -8,7 +8,7 @@ use crate::field_error::{FieldError, Problem};
 use names::NameRule;
 
 const MAX_ANNOTATIONS: usize = 256 * 1024;
-const MAX_FIELD_MANAGER: usize = 128;
+pub(crate) const MAX_FIELD_MANAGER: usize = 128;
 const MAX_SUBRESOURCE: usize = 256;
 
 /// The rules that hold at all times. On an update, [`validate_update`] adds those about what may change.
@@ -112,11 +112,16 @@ pub(crate) fn validate_annotations(annotations: &Value, field: &str) -> Vec<Fiel
         invalid(field, key, problems).collect::<Vec<_>>()
     };
     let mut errors: Vec<FieldError> = entries(annotations).flat_map(check).collect();
-    let size: usize = entries(annotations).map(|(key, value)| key.len() + value.len()).sum();
-    if size > MAX_ANNOTATIONS {
+    if !validate_annotations_size(annotations) {
         errors.push(FieldError::new(field, Problem::TooLong(MAX_ANNOTATIONS)));
     }
     errors
+}
+
+/// Whether annotations take no more than they may.
+pub(crate) fn validate_annotations_size(annotations: &Value) -> bool {
+    let size: usize = entries(annotations).map(|(key, value)| key.len() + value.len()).sum();
+    size <= MAX_ANNOTATIONS
 }
 
 fn validate_owners(owners: &Value, field: &str) -> Vec<FieldError> {
@@ -251,7 +256,7 @@ pub(crate) fn validate_field_manager(manager: &str, field: &str) -> Vec<FieldErr
 }
 
 /// Letters, marks, numbers, punctuation, symbols and the ASCII space.
-fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     let invisible = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
         | '\u{e000}'..='\u{f8ff}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{f0000}'..);
     c == ' ' || !(c.is_control() || c.is_whitespace() || invisible)

@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::field_error::{FieldError, Problem};
+use crate::metadata;
+use crate::patch::PatchType;
 use crate::status::{GroupResource, Result, Status};
 
 /// The decoded query of a request. The first of several equal names counts.
@@ -177,8 +179,9 @@ pub(crate) enum FieldValidation {
 pub(crate) struct WriteOptions {
     pub dry_run: bool,
     pub field_validation: FieldValidation,
-    #[expect(dead_code, reason = "server-side apply reads it")]
     pub field_manager: Option<String>,
+    /// Of server-side apply: take fields from other managers.
+    pub force: bool,
 }
 
 impl WriteOptions {
@@ -198,20 +201,31 @@ impl WriteOptions {
         };
         let field_manager = query.get("fieldManager").map(str::to_owned);
         if let Some(manager) = &field_manager {
-            if manager.len() > 128 {
-                let problem = FieldError::new("fieldManager", Problem::TooLong(128));
-                return Err(invalid_options(kind, problem));
-            }
-            if manager.chars().any(char::is_control) {
-                let problem = FieldError::invalid(
-                    "fieldManager",
-                    manager.as_str(),
-                    "should only contain printable characters",
-                );
-                return Err(invalid_options(kind, problem));
+            let problems = metadata::validate_field_manager(manager, "fieldManager");
+            if !problems.is_empty() {
+                return Err(Status::invalid(options_kind(kind), "", &problems));
             }
         }
-        Ok(WriteOptions { dry_run, field_validation, field_manager })
+        Ok(WriteOptions { dry_run, field_validation, field_manager, force: false })
+    }
+
+    /// The options of a PATCH.
+    pub(crate) fn parse_patch(query: &Query, patch: PatchType) -> Result<WriteOptions> {
+        let kind = "PatchOptions";
+        let given = query.get("force").is_some();
+        if patch != PatchType::Apply {
+            if given {
+                let problem = FieldError::forbidden("force", "may not be specified for non-apply patch");
+                return Err(invalid_options(kind, problem));
+            }
+            return WriteOptions::parse(query, kind);
+        }
+        if query.get("fieldManager").is_none() {
+            let problem = FieldError::required("fieldManager", "is required for apply patch");
+            return Err(invalid_options(kind, problem));
+        }
+        let options = WriteOptions::parse(query, kind)?;
+        Ok(WriteOptions { force: given && query.flag("force"), ..options })
     }
 }
 
@@ -299,7 +313,11 @@ fn propagation(text: &str) -> Result<Propagation> {
 }
 
 fn invalid_options(kind: &str, problem: FieldError) -> Status {
-    Status::invalid(GroupResource { group: "meta.k8s.io", resource: kind }, "", &[problem])
+    Status::invalid(options_kind(kind), "", &[problem])
+}
+
+fn options_kind(kind: &str) -> GroupResource<'_> {
+    GroupResource { group: "meta.k8s.io", resource: kind }
 }
 
 /// A duration as Go writes it: `1m30s`, `500ms`.

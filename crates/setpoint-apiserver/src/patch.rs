@@ -1,5 +1,6 @@
 //! PATCH: how a body changes an object, by the body's media type.
 
+mod apply;
 mod json;
 mod merge;
 mod strategic;
@@ -10,7 +11,8 @@ use setpoint_kinds::Type;
 use crate::request::ResourceRequest;
 use crate::status::{Result, Status};
 
-pub(crate) use strategic::conversion_error;
+pub(crate) use apply::decode as decode_applied;
+pub(crate) use strategic::{conversion_error, go_text, go_type};
 
 /// The kinds of patches that Kubernetes knows, each with its media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +31,8 @@ pub(crate) enum PatchType {
 
 impl PatchType {
     /// What this server applies. A type that comes later needs its line here and its arm in [`apply`].
-    const ACCEPTED: &'static [PatchType] = &[PatchType::Json, PatchType::Merge, PatchType::Strategic];
+    const ACCEPTED: &'static [PatchType] =
+        &[PatchType::Json, PatchType::Merge, PatchType::Strategic, PatchType::Apply];
 
     const ALL: &'static [PatchType] =
         &[PatchType::Json, PatchType::Merge, PatchType::Strategic, PatchType::Apply, PatchType::ApplyCbor];

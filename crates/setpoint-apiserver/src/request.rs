@@ -11,8 +11,10 @@ use setpoint_kinds::{Type, UnknownField, conform, protobuf};
 use crate::authorize::Attributes;
 use crate::body;
 use crate::definitions::{self, Custom};
+use crate::managed_fields;
+use crate::metadata;
 use crate::negotiate::{BodyFormat, Representation};
-use crate::options::{FieldValidation, Query};
+use crate::options::{FieldValidation, Query, WriteOptions};
 use crate::patch::{self, Patched};
 use crate::resource::Resource;
 use crate::routes::Verb;
@@ -31,6 +33,7 @@ pub(crate) struct ResourceRequest {
     pub representation: Representation,
     pub content_type: Option<String>,
     pub user: Arc<User>,
+    pub user_agent: Option<String>,
     pub body: Bytes,
     /// When it came, on the server's clock.
     pub received: Timestamp,
@@ -107,6 +110,22 @@ impl ResourceRequest {
         }
     }
 
+    /// Whom the fields belong to that this request writes: the manager that it names, or the program that sent it.
+    pub(crate) fn manager(&self, options: &WriteOptions) -> String {
+        if let Some(manager) = &options.field_manager {
+            return manager.clone();
+        }
+        let agent = self.user_agent.as_deref().unwrap_or_default();
+        let mut name = String::new();
+        for c in agent.split('/').next().unwrap_or_default().chars().filter(|c| metadata::is_printable(*c)) {
+            if name.len() + c.len_utf8() > metadata::MAX_FIELD_MANAGER {
+                break;
+            }
+            name.push(c);
+        }
+        name
+    }
+
     /// A request for another object that is part of answering this one.
     pub(crate) fn for_object(
         &self,
@@ -124,6 +143,7 @@ impl ResourceRequest {
             representation: self.representation,
             content_type: None,
             user: Arc::clone(&self.user),
+            user_agent: self.user_agent.clone(),
             body: Bytes::new(),
             received: self.received,
             warnings: self.warnings.clone(),
@@ -230,6 +250,7 @@ impl Draft {
             Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
         };
         let mut unknown: Vec<UnknownField> = Vec::new();
+        let reset = managed_fields::note_reset(&object);
         let before = self.is_patched.then(|| object.clone());
         conform(ty, &mut object, &mut unknown).map_err(|error| match (before, &self.quoted) {
             (Some(before), Some(patch)) => {
@@ -238,6 +259,9 @@ impl Draft {
             (Some(before), None) => Status::bad_patch(&before.to_string(), error.to_string()),
             (None, _) => refuse(&error),
         })?;
+        if reset.is_some() {
+            managed_fields::set(&mut object, reset);
+        }
         let unknown = unknown.iter().map(ToString::to_string).collect();
         let found = Found { warnings: self.warnings, strict: self.strict, unknown };
         let warnings = found.judge(validation).map_err(|why| match &self.quoted {
@@ -261,6 +285,7 @@ impl Draft {
         let refuse = |why: &dyn std::fmt::Display| {
             Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
         };
+        let reset = managed_fields::note_reset(&object);
         let before = self.is_patched.then(|| object.to_string());
         let mut unknown: Vec<UnknownField> = Vec::new();
         let metadata_type =
@@ -273,6 +298,9 @@ impl Draft {
             Some(before) => Status::bad_patch(before, error.to_string()),
             None => refuse(&error),
         })?;
+        if reset.is_some() {
+            managed_fields::set(&mut object, reset);
+        }
         let dropped = custom.decode(&mut object);
         let unknown = unknown.iter().map(|field| format!("metadata.{}", field.path)).chain(dropped);
         let unknown = unknown.map(|path| format!("unknown field {path:?}")).collect();

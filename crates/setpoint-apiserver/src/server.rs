@@ -529,6 +529,7 @@ async fn resource_request(
         representation,
         content_type: text(header::CONTENT_TYPE).map(str::to_owned),
         user,
+        user_agent: text(header::USER_AGENT).map(str::to_owned),
         received: core.env.now(),
         warnings: Warnings::default(),
         body: if verb.is_write() { body::read(body, MAX_BODY).await? } else { Bytes::new() },

@@ -215,6 +215,14 @@ impl Status {
         Status::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
     }
 
+    /// 409: other managers own what somebody wants to apply; one cause, its message and its field, for each.
+    pub(crate) fn apply_conflict(message: String, causes: impl Iterator<Item = (String, String)>) -> Status {
+        let status = Status::new(StatusCode::CONFLICT, "Conflict", message);
+        causes.fold(status, |status, (message, field)| {
+            status.caused_by(Cause { reason: "FieldManagerConflict", message, field })
+        })
+    }
+
     /// 409: the object is newer than what the client has read.
     pub(crate) fn modified(resource: GroupResource<'_>, name: &str) -> Status {
         let why =

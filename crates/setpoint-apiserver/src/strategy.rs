@@ -49,7 +49,7 @@ pub(crate) fn timestamp(time: Timestamp) -> Value {
 /// Fills in what the server decides about a new object. Its name is settled by now.
 pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, env: &Env) {
     let metadata = metadata_mut(object);
-    for ignored in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"] {
+    for ignored in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         metadata.remove(ignored);
     }
     metadata.insert("uid".into(), env.uuid().into());
@@ -103,7 +103,6 @@ pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: 
     let metadata = metadata_mut(new);
     let old_metadata = &old["metadata"];
     metadata.remove("selfLink");
-    metadata.remove("managedFields");
     // These are the server's: absent in the request means unchanged, and a change is refused below.
     for field in
         ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace", "name"]

@@ -3,7 +3,7 @@
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::update;
+use super::update::{self, Ownership};
 use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
 use crate::field_error::{FieldError, Problem};
@@ -29,7 +29,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let pod = request.for_object(pods, request.namespace.as_deref().unwrap_or_default(), &name);
     let now = strategy::timestamp(core.env.now());
     // A binding writes both the spec and the status: the whole pod, in one step.
-    update::change(core, &pod, Part::Whole, &options, |mut old| {
+    update::change(core, &pod, Part::Whole, &options, Ownership::Kept, |mut old| {
         bind(pods, &mut old, &binding, &now)?;
         object::metadata_mut(&mut old).remove("resourceVersion");
         Ok(old)

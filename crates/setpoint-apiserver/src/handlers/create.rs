@@ -7,12 +7,14 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::get::read;
+use super::update::{Ownership, now};
 use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
 use crate::authorize;
 use crate::convert;
 use crate::definitions::Custom;
 use crate::kinds::{self, allocation};
+use crate::managed_fields::{self, Target};
 use crate::object::{self, metadata_mut};
 use crate::options::WriteOptions;
 use crate::rbac;
@@ -33,7 +35,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let input = request.decode(request.expected(), options.field_validation)?;
     let mut object = input.object;
     set_namespace(request, &mut object)?;
-    let payload = create(core, request, object, &options).await?;
+    let payload = create(core, request, object, &options, Ownership::Tracked).await?;
     let mut answer = Answer::new(StatusCode::CREATED, payload);
     answer.warnings = input.warnings;
     answer.respond(request)
@@ -45,6 +47,7 @@ pub(super) async fn create(
     request: &ResourceRequest,
     mut object: Value,
     options: &WriteOptions,
+    ownership: Ownership,
 ) -> Result<Payload> {
     let resource = &*request.resource;
     if request.verb != Verb::Create {
@@ -60,6 +63,11 @@ pub(super) async fn create(
         return Err(Status::forbidden(resource.group_resource(), object::name(&object), why));
     }
     admission::namespace_accepts(core, resource, request.namespace.as_deref(), object::name(&object)).await?;
+    if ownership == Ownership::Tracked {
+        kinds::default(resource, &mut object);
+        let target = Target::of(core, request);
+        managed_fields::update(target, &target.empty(), &mut object, &request.manager(options), &now(core));
+    }
     let attributes = Attributes::write(request, Operation::Create, None, options);
     object = admission::mutate(core, &attributes, object).await?;
     rbac::check_create(core, request, &object).await?;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{delete, get, update};
+use super::update::{self, Ownership};
+use super::{delete, get};
 use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
 use crate::label_query;
@@ -91,7 +92,7 @@ async fn spend_budget(
     let options = WriteOptions { dry_run, ..WriteOptions::default() };
     let now = strategy::timestamp(core.env.now());
     let pod_name = object::name(pod);
-    update::change(core, &change, Part::Whole, &options, |mut old| {
+    update::change(core, &change, Part::Whole, &options, Ownership::Kept, |mut old| {
         let allowed = old["status"]["disruptionsAllowed"].as_i64().unwrap_or(0);
         let observed = old["status"]["observedGeneration"].as_i64().unwrap_or(0);
         if observed < old["metadata"]["generation"].as_i64().unwrap_or(0) {

@@ -1,23 +1,31 @@
 //! PATCH of an object or of a part of it.
 
-use http::Response;
+use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::{create, update};
-use crate::answer::Answer;
-use crate::options::WriteOptions;
-use crate::patch::{self, PatchType};
+use super::create;
+use super::get::read;
+use super::update::{self, Ownership};
+use crate::answer::{Answer, Payload};
+use crate::kinds;
+use crate::managed_fields::{self, Apply, Target};
+use crate::object;
+use crate::options::{FieldValidation, WriteOptions};
+use crate::patch::{self, PatchType, Patched};
 use crate::request::{Draft, ResourceRequest};
 use crate::response::Body;
 use crate::server::Core;
-use crate::status::Result;
+use crate::status::{Result, Status};
 use crate::strategy::Part;
 
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -> Result<Response<Body>> {
-    let options = WriteOptions::parse(&request.query, "PatchOptions")?;
     let kind = PatchType::of(request)?;
+    let options = WriteOptions::parse_patch(&request.query, kind)?;
+    if kind == PatchType::Apply {
+        return apply(core, request, part, &options).await;
+    }
     let mut warnings = Vec::new();
-    let payload = update::change(core, request, part, &options, |old: Value| {
+    let payload = update::change(core, request, part, &options, Ownership::Tracked, |old: Value| {
         let expected = request.expected();
         let patched = patch::apply(kind, request.resource.ty(), &old, &request.body)?;
         let mut input = Draft::from(patched).finish(expected, options.field_validation)?;
@@ -30,4 +38,79 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
     let mut answer = Answer::ok(payload);
     answer.warnings = warnings;
     answer.respond(request)
+}
+
+/// How often an apply to what is not there, but then is, or the other way round, is tried again.
+const TRIES: usize = 5;
+
+/// Server-side apply. What is not there is created.
+async fn apply(
+    core: &Core,
+    request: &ResourceRequest,
+    part: Part,
+    options: &WriteOptions,
+) -> Result<Response<Body>> {
+    let (applied, warnings) = patch::decode_applied(&request.body, options.field_validation)?;
+    let key = request.resource.key(request.namespace.as_deref(), request.name());
+    let mut tries = 0;
+    let (code, payload) = loop {
+        tries += 1;
+        let exists = part != Part::Main || read(core, &key).await?.is_some();
+        let outcome = if exists {
+            let merge = |old: Value| merge(core, request, options, &old, &applied);
+            let changed = update::change(core, request, part, options, Ownership::Given, merge).await;
+            changed.map(|payload| (StatusCode::OK, payload))
+        } else {
+            create_applied(core, request, options, &applied)
+                .await
+                .map(|payload| (StatusCode::CREATED, payload))
+        };
+        match outcome {
+            // Somebody else was faster.
+            Err(status)
+                if tries < TRIES
+                    && part == Part::Main
+                    && status.reason == if exists { "NotFound" } else { "AlreadyExists" } => {}
+            outcome => break outcome?,
+        }
+    };
+    let mut answer = Answer::new(code, payload);
+    answer.warnings = warnings;
+    answer.respond(request)
+}
+
+/// The object with what is applied to it, and with its owners.
+fn merge(
+    core: &Core,
+    request: &ResourceRequest,
+    options: &WriteOptions,
+    live: &Value,
+    applied: &Value,
+) -> Result<Value> {
+    let now = update::now(core);
+    let wish = Apply { manager: &request.manager(options), force: options.force, now: &now };
+    let value = managed_fields::apply(Target::of(core, request), live, applied, wish)?;
+    let patched = Patched { value, strict_errors: Vec::new(), quoted: None };
+    // What the kind does not have was refused already, and what was there may have such.
+    let mut object = Draft::from(patched).finish(request.expected(), FieldValidation::Ignore)?.object;
+    create::set_namespace(request, &mut object)?;
+    update::check_name(request, &object)?;
+    kinds::default(&request.resource, &mut object);
+    Ok(object)
+}
+
+async fn create_applied(
+    core: &Core,
+    request: &ResourceRequest,
+    options: &WriteOptions,
+    applied: &Value,
+) -> Result<Payload> {
+    let object = merge(core, request, options, &Target::of(core, request).empty(), applied)?;
+    if let Some(uid) = object::text(&object, &["metadata", "uid"]).filter(|uid| !uid.is_empty()) {
+        let why = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
+        return Err(Status::conflict(request.resource.group_resource(), request.name(), &why));
+    }
+    create::create(core, request, object, options, Ownership::Given).await
 }

@@ -5,14 +5,15 @@ use serde_json::{Map, Value, json};
 use setpoint_kinds::Type;
 
 use super::get::find;
-use super::update;
+use super::update::{self, Ownership};
 use crate::answer::{Answer, Payload};
 use crate::convert;
 use crate::field_error::FieldError;
 use crate::label_query;
+use crate::managed_fields::{self, Apply, ScaleOwners, ScalePath, Target};
 use crate::object;
-use crate::options::WriteOptions;
-use crate::patch::{self, PatchType};
+use crate::options::{FieldValidation, WriteOptions};
+use crate::patch::{self, PatchType, Patched};
 use crate::request::{Draft, Expected, Form, ResourceRequest};
 use crate::resource::Resource;
 use crate::response::Body;
@@ -32,20 +33,18 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
         Verb::Update => {
             let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
             let wanted = request.decode(expected(), options.field_validation)?.object;
-            update::change(core, request, Part::Main, &options, |old| scaled(resource, old, &wanted)).await?
-        }
-        Verb::Patch => {
-            let options = WriteOptions::parse(&request.query, "PatchOptions")?;
-            let kind = PatchType::of(request)?;
-            update::change(core, request, Part::Main, &options, |old| {
-                let mut current = scale_of(resource, &old)?;
-                // A patch depends on the version only if it says so itself.
-                object::metadata_mut(&mut current).remove("resourceVersion");
-                let patched = patch::apply(kind, Some(scale_type()), &current, &request.body)?;
-                let input = Draft::from(patched).finish(expected(), options.field_validation)?;
-                scaled(resource, old, &input.object)
+            change(core, request, &options, |current| {
+                let mut wanted = wanted.clone();
+                let manager = request.manager(&options);
+                managed_fields::update(target(), current, &mut wanted, &manager, &update::now(core));
+                Ok(wanted)
             })
             .await?
+        }
+        Verb::Patch => {
+            let kind = PatchType::of(request)?;
+            let options = WriteOptions::parse_patch(&request.query, kind)?;
+            change(core, request, &options, |current| patched(core, request, kind, &options, current)).await?
         }
         _ => return Err(Status::method_not_allowed()),
     };
@@ -56,6 +55,62 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
         Payload::Object(object) | Payload::Other(object) => object,
     };
     Answer::ok(Payload::Other(scale_of(resource, &object)?)).respond(request)
+}
+
+/// Changes the workload by what `modify` makes of its Scale, the owners of its replicas included.
+async fn change(
+    core: &Core,
+    request: &ResourceRequest,
+    options: &WriteOptions,
+    mut modify: impl FnMut(&Value) -> Result<Value>,
+) -> Result<Payload> {
+    update::change(core, request, Part::Main, options, Ownership::Given, |old| {
+        let resource = &*request.resource;
+        let owners = ScaleOwners::of(&old, replicas_path(resource));
+        let mut current = scale_of(resource, &old)?;
+        managed_fields::set(&mut current, owners.of_scale());
+        let wanted = modify(&current)?;
+        let mut new = scaled(resource, old, &wanted)?;
+        managed_fields::set(&mut new, owners.of_workload(wanted["metadata"].get("managedFields")));
+        Ok(new)
+    })
+    .await
+}
+
+/// What a patch makes of a Scale.
+fn patched(
+    core: &Core,
+    request: &ResourceRequest,
+    kind: PatchType,
+    options: &WriteOptions,
+    current: &Value,
+) -> Result<Value> {
+    // A patch depends on the version only if it says so itself.
+    let mut live = current.clone();
+    object::metadata_mut(&mut live).remove("resourceVersion");
+    let (manager, now) = (request.manager(options), update::now(core));
+    if kind == PatchType::Apply {
+        let (applied, _) = patch::decode_applied(&request.body, options.field_validation)?;
+        let wish = Apply { manager: &manager, force: options.force, now: &now };
+        let value = managed_fields::apply(target(), &live, &applied, wish)?;
+        let merged = Patched { value, strict_errors: Vec::new(), quoted: None };
+        return Ok(Draft::from(merged).finish(expected(), FieldValidation::Ignore)?.object);
+    }
+    let patched = patch::apply(kind, Some(scale_type()), &live, &request.body)?;
+    let mut new = Draft::from(patched).finish(expected(), options.field_validation)?.object;
+    managed_fields::update(target(), current, &mut new, &manager, &now);
+    Ok(new)
+}
+
+fn target() -> Target<'static> {
+    Target::scale(scale_type())
+}
+
+/// Where a workload has its replicas.
+fn replicas_path(resource: &Resource) -> ScalePath {
+    let custom = resource.definition().and_then(|custom| custom.scale.as_ref());
+    let names = custom.map(|paths| paths.spec_replicas.iter().map(String::as_str).collect::<Vec<_>>());
+    ScalePath::new(resource.api_version(), names.as_deref().unwrap_or(&["spec", "replicas"]))
 }
 
 fn expected() -> Expected<'static> {

@@ -12,6 +12,7 @@ use crate::answer::{Answer, Payload};
 use crate::convert;
 use crate::field_error::FieldError;
 use crate::kinds::{self, allocation};
+use crate::managed_fields::{self, Target};
 use crate::object::{self, metadata_mut};
 use crate::options::WriteOptions;
 use crate::rbac;
@@ -36,13 +37,14 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
     let key = resource.key(request.namespace.as_deref(), request.name());
     let exists = read(core, &key).await?.is_some();
     let (code, payload) = if !exists && part == Part::Main && resource.behavior().create_on_update {
-        (StatusCode::CREATED, create::create(core, request, object, &options).await?)
+        (StatusCode::CREATED, create::create(core, request, object, &options, Ownership::Tracked).await?)
     } else {
         if version_of(&object).is_none() && !resource.behavior().unconditional_update {
             let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
             return Err(Status::invalid(resource.group_resource(), request.name(), &[error]));
         }
-        let changed = change(core, request, part, &options, |_| Ok(object.clone())).await?;
+        let changed =
+            change(core, request, part, &options, Ownership::Tracked, |_| Ok(object.clone())).await?;
         (StatusCode::OK, changed)
     };
     let mut answer = Answer::new(code, payload);
@@ -69,6 +71,44 @@ fn version_of(object: &Value) -> Option<&str> {
     object::text(object, &["metadata", "resourceVersion"]).filter(|version| !matches!(*version, "" | "0"))
 }
 
+/// How it is decided whose the fields of an object are after a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ownership {
+    /// What changes belongs to the manager that changes it.
+    Tracked,
+    /// The new state says it already.
+    Given,
+    /// The server itself writes, and owns nothing.
+    Kept,
+}
+
+impl Ownership {
+    /// Puts `managedFields` into the new state, which is defaulted for it.
+    fn settle(
+        self,
+        core: &Core,
+        request: &ResourceRequest,
+        options: &WriteOptions,
+        old: &Value,
+        new: &mut Value,
+    ) {
+        match self {
+            Ownership::Tracked => {
+                kinds::default(&request.resource, new);
+                let manager = request.manager(options);
+                managed_fields::update(Target::of(core, request), old, new, &manager, &now(core));
+            }
+            Ownership::Given => {}
+            Ownership::Kept => managed_fields::set(new, old["metadata"].get("managedFields").cloned()),
+        }
+    }
+}
+
+/// The time that managers are noted with.
+pub(super) fn now(core: &Core) -> String {
+    strategy::timestamp(core.env.now()).as_str().unwrap_or_default().to_owned()
+}
+
 /// Changes the object that the request names: reads it, lets `modify` make the wanted state from it (in the
 /// served version), and writes that if it is allowed. If somebody else was faster, it is made again from the
 /// newer state; one that names the resourceVersion of the older is refused then.
@@ -77,6 +117,7 @@ pub(super) async fn change(
     request: &ResourceRequest,
     part: Part,
     options: &WriteOptions,
+    ownership: Ownership,
     mut modify: impl FnMut(Value) -> Result<Value>,
 ) -> Result<Payload> {
     let resource = &*request.resource;
@@ -88,14 +129,18 @@ pub(super) async fn change(
         let old = convert::to_served(resource, object::decode(&record.value, record.revision));
         let mut new = modify(old.clone())?;
         check_preconditions(resource, &old, &new)?;
+        ownership.settle(core, request, options, &old, &mut new);
         let attributes = Attributes::write(request, Operation::Update, Some(&old), options);
         // What the server itself changes, nobody is asked about.
         let attributes = (part != Part::Whole).then_some(&attributes);
         if let Some(attributes) = attributes {
             new = mutate(core, attributes, new).await?;
         }
+        let entries = metadata_mut(&mut new).remove("managedFields");
         strategy::prepare_update(resource, part, &old, &mut new);
         rbac::check_update(core, request, &old, &new).await?;
+        managed_fields::set(&mut new, entries);
+        managed_fields::keep_times(&old, &mut new);
         let written = if part == Part::Main && kinds::has_allocations(resource) {
             write_allocated(core, request, attributes, &record, new, &old, options).await?
         } else {

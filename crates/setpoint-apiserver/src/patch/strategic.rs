@@ -29,7 +29,7 @@ use super::Patched;
 use crate::body;
 use crate::status::{Result, Status};
 
-pub(crate) use self::go::conversion_error;
+pub(crate) use self::go::{conversion_error, text as go_text, type_name as go_type};
 
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";

@@ -1,6 +1,7 @@
 //! The server as clients see it: requests in, responses out, no socket between.
 
 mod access;
+mod apply;
 mod audit;
 mod authentication;
 mod bad_input;

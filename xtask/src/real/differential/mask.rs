@@ -26,8 +26,13 @@ fn uid_of(body: &Value) -> Option<String> {
 fn walk(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            // Field ownership is not kept yet.
-            fields.remove("managedFields");
+            if let Some(Value::Array(entries)) = fields.get_mut("managedFields") {
+                // Entries are in the order of their times.
+                entries.sort_by_cached_key(|entry| {
+                    ["operation", "manager", "apiVersion", "subresource", "fieldsV1"]
+                        .map(|field| entry[field].to_string())
+                });
+            }
             if fields.contains_key("resourceVersion") {
                 fields.insert("resourceVersion".to_owned(), "<version>".into());
             }
@@ -177,13 +182,15 @@ mod tests {
     fn what_is_random_is_hidden() {
         let uid = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
         let masked = body(json!({
-            "metadata": {"uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": []},
+            "metadata": {"uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z",
+                "managedFields": [{"manager": "b", "time": "2026-01-01T00:00:00Z"}, {"manager": "a"}]},
             "label": format!("x-{uid}"), "old": "1999-01-01T00:00:00Z"
         }));
         assert_eq!(
             masked,
             json!({
-                "metadata": {"uid": "<uid>", "creationTimestamp": "<time>"},
+                "metadata": {"uid": "<uid>", "creationTimestamp": "<time>",
+                    "managedFields": [{"manager": "a"}, {"manager": "b", "time": "<time>"}]},
                 "label": "x-<uid>", "old": "1999-01-01T00:00:00Z"
             })
         );

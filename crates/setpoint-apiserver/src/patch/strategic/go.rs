@@ -86,7 +86,7 @@ impl From<Problem> for Status {
 }
 
 /// The Go type that a JSON value is decoded to.
-pub(super) fn type_name(value: &Value) -> &'static str {
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
@@ -108,7 +108,7 @@ fn kind_name(value: &Value) -> &'static str {
 }
 
 /// A value as Go prints it: `map[a:[1 2] b:text]`.
-pub(super) fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     let mut out = String::new();
     write_text(value, &mut out);
     out
