@@ -13,7 +13,7 @@ type Wish = BTreeMap<u8, u8>;
 
 const KEYS: u8 = 6;
 
-/// A deployment with a label, an annotation, a number, an item of a keyed list or an item of a set for each key.
+/// A deployment with a label, an annotation, a number, an item of a keyed list or of a map for each key.
 fn object(wish: &Wish) -> Value {
     let mut object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}});
     for (key, value) in wish {
@@ -23,7 +23,10 @@ fn object(wish: &Wish) -> Value {
             1 => object["metadata"]["labels"]["b"] = text.into(),
             2 => object["metadata"]["annotations"]["a"] = text.into(),
             3 => object["spec"]["minReadySeconds"] = (u32::from(*value) + 1).into(),
-            4 => object["spec"]["template"]["spec"]["containers"] = json!([{"name": "side", "image": text}]),
+            4 => {
+                object["spec"]["template"]["spec"]["containers"] =
+                    json!([{"name": "web", "env": [{"name": "A", "value": text}]}])
+            }
             _ => object["spec"]["template"]["spec"]["nodeSelector"]["a"] = text.into(),
         }
     }
@@ -34,15 +37,14 @@ fn object(wish: &Wish) -> Value {
 fn seen(object: &Value) -> Wish {
     let number = |value: &Value| value.as_str().and_then(|text| text.strip_prefix('v')?.parse::<u8>().ok());
     let spec = &object["spec"]["template"]["spec"];
-    let containers = spec["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let side = containers.iter().find(|container| container["name"] == "side");
+    let env = spec["containers"][0]["env"].as_array().map(Vec::as_slice).unwrap_or_default();
     let ready = object["spec"]["minReadySeconds"].as_u64().and_then(|n| u8::try_from(n - 1).ok());
     [
         number(&object["metadata"]["labels"]["a"]),
         number(&object["metadata"]["labels"]["b"]),
         number(&object["metadata"]["annotations"]["a"]),
         ready,
-        side.and_then(|side| number(&side["image"])),
+        env.first().and_then(|variable| number(&variable["value"])),
         number(&spec["nodeSelector"]["a"]),
     ]
     .into_iter()
