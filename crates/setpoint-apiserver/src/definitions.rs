@@ -6,6 +6,7 @@
 //! background ([`keep`]) in case that request was cut off.
 
 mod acceptance;
+mod api_service;
 mod cleanup;
 mod column;
 mod custom;
@@ -26,6 +27,7 @@ use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, Record, Revision};
 
+pub(crate) use acceptance::{Approval, approval, is_protected};
 pub(crate) use cleanup::mark;
 pub(crate) use custom::{Custom, PART_VERBS};
 pub(crate) use served::Served;
@@ -110,12 +112,23 @@ pub(crate) async fn sync(core: &Core) -> Result<()> {
             continue;
         }
         refresh(core, &mut parsed, objects);
-        return Ok(());
+        return api_services(core).await;
     }
     // Somebody changes definitions all the time: serve what there is, and look again later.
     let objects = read_all(core).await?;
     refresh(core, &mut parsed, objects);
     core.definitions.wake.notify_one();
+    Ok(())
+}
+
+/// Keeps the APIServices in step, when what is served has changed.
+async fn api_services(core: &Core) -> Result<()> {
+    let served = core.definitions.served();
+    if served.is_registered() {
+        return Ok(());
+    }
+    api_service::keep(core, &served).await?;
+    served.set_registered();
     Ok(())
 }
 

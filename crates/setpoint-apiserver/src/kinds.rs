@@ -264,6 +264,10 @@ fn validate_workload(plural: &str, at: &At, old: Option<&Value>, part: Part) {
 
 fn validate_other(resource: &Resource, at: &At, old: Option<&Value>, part: Part) {
     match resource.plural() {
+        "customresourcedefinitions" if part == Part::Status => {
+            custom_resource_definition::validate_status(at)
+        }
+        "customresourcedefinitions" => custom_resource_definition::validate(at, old),
         "clusterrolebindings" | "rolebindings" => rbac::validate_binding(at, old, resource.is_namespaced()),
         "clusterroles" | "roles" => rbac::validate_role(at, resource.is_namespaced()),
         "endpointslices" => endpoints::validate_slice(at, old),

@@ -1,6 +1,7 @@
 //! All custom resources at one moment.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::custom::{Custom, rank};
@@ -14,6 +15,8 @@ type Named<T> = BTreeMap<Box<str>, T>;
 #[derive(Debug, Default)]
 pub(crate) struct Served {
     resources: Named<Named<Named<Arc<Resource>>>>,
+    /// Whether its group-versions have their APIServices.
+    registered: AtomicBool,
     /// Made when somebody first asks.
     discovery: OnceLock<Discovery>,
     /// The hashes of the OpenAPI documents by path, likewise.
@@ -29,6 +32,14 @@ impl Served {
             plurals.insert(resource.plural().into(), resource);
         }
         served
+    }
+
+    pub(super) fn is_registered(&self) -> bool {
+        self.registered.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_registered(&self) {
+        self.registered.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {

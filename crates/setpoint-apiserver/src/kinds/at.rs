@@ -97,6 +97,11 @@ impl<'v> At<'v, '_> {
         self.step(self.value, Step::Field(name))
     }
 
+    /// Another value under another name.
+    pub(crate) fn alias_of<'q>(&'q self, name: &'q str, value: &'v Value) -> At<'v, 'q> {
+        self.step(value, Step::Field(name))
+    }
+
     /// An item of a list.
     pub(crate) fn index(&self, index: usize) -> At<'v, '_> {
         self.step(&self.value[index], Step::Index(index))

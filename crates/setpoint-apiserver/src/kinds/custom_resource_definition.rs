@@ -1,8 +1,12 @@
 //! CustomResourceDefinitions as objects. What they make the server do is in `definitions/`.
 
+mod validation;
+mod version;
+
 use serde_json::{Value, json};
 
 use super::at::items;
+pub(super) use validation::{validate, validate_status};
 
 /// Fills in the names that follow from others, and the conversion.
 pub(super) fn default(object: &mut Value) {

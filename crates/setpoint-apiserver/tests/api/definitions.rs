@@ -2,6 +2,7 @@
 
 mod objects;
 mod serving;
+mod validation;
 
 use serde_json::{Value, json};
 

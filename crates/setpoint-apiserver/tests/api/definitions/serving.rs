@@ -162,3 +162,27 @@ async fn the_old_form_is_answered_with_what_to_change() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_group_version_has_an_api_service() {
+    let api = with_foos().await;
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let service = api.get(&format!("{services}/v1alpha1.samplecontroller.example.com")).await.ok();
+    assert_eq!(service["metadata"]["labels"], json!({"kube-aggregator.kubernetes.io/automanaged": "true"}));
+    assert_eq!(
+        service["spec"],
+        json!({
+            "group": "samplecontroller.example.com", "version": "v1alpha1", "groupPriorityMinimum": 1000,
+            "versionPriority": 100
+        })
+    );
+    let condition = &service["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["reason"]), (&json!("Available"), &json!("Local")));
+    let apps = api.get(&format!("{services}/v1.apps")).await.ok();
+    assert_eq!(apps["metadata"]["labels"], json!({"kube-aggregator.kubernetes.io/automanaged": "onstart"}));
+    assert_eq!(api.get(&format!("{services}/v1.")).await.code, 200);
+
+    api.delete(&format!("{DEFINITIONS}/{NAME}"), &Value::Null).await.ok();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(api.get(&format!("{services}/v1alpha1.samplecontroller.example.com")).await.code, 404);
+}

@@ -1,0 +1,140 @@
+//! APIServices: one object for each group-version that is served, kept by the server itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Served;
+use crate::object::{self, metadata_mut};
+use crate::resource::{Registry, Resource};
+use crate::server::Core;
+use crate::status::Result;
+use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, NotStored, Record};
+use crate::strategy;
+
+/// Says that the server keeps the object: `onstart` for built-in groups, `true` for those of definitions.
+const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+
+/// Where the built-in groups stand among others.
+const PRIORITIES: &[(&str, u32)] = &[
+    ("", 18000),
+    ("apps", 17800),
+    ("events.k8s.io", 17750),
+    ("authentication.k8s.io", 17700),
+    ("authorization.k8s.io", 17600),
+    ("autoscaling", 17500),
+    ("batch", 17400),
+    ("certificates.k8s.io", 17300),
+    ("networking.k8s.io", 17200),
+    ("policy", 17100),
+    ("rbac.authorization.k8s.io", 17000),
+    ("storage.k8s.io", 16800),
+    ("apiextensions.k8s.io", 16700),
+    ("admissionregistration.k8s.io", 16700),
+    ("scheduling.k8s.io", 16600),
+    ("coordination.k8s.io", 16500),
+    ("node.k8s.io", 16300),
+    ("discovery.k8s.io", 16200),
+    ("resource.k8s.io", 16200),
+    ("flowcontrol.apiserver.k8s.io", 16100),
+    ("storagemigration.k8s.io", 15800),
+];
+/// Custom resources come after all of them.
+const CUSTOM_PRIORITY: (u32, u32) = (1000, 100);
+
+fn version_priority(group: &str, version: &str) -> u32 {
+    match (group, version) {
+        ("", _) => 1,
+        ("autoscaling", "v2") => 30,
+        ("flowcontrol.apiserver.k8s.io" | "resource.k8s.io", "v1") => 21,
+        (_, "v1") => 15,
+        _ => 9,
+    }
+}
+
+fn resource() -> &'static Arc<Resource> {
+    Registry::built_in().expect("apiregistration.k8s.io", "v1", "apiservices")
+}
+
+/// Makes the objects that are missing, and removes those of groups that are gone.
+pub(super) async fn keep(core: &Core, served: &Served) -> Result<()> {
+    let query = ListQuery {
+        collection: Arc::clone(resource().collection()),
+        prefix: "".into(),
+        at: None,
+        after: None,
+        limit: None,
+    };
+    let records = core.storage.list(&query).await?.records;
+    let mut wanted = wanted(served);
+    for record in records {
+        if wanted.remove(&*record.path).is_none() && is_of_definition(&record) {
+            let key = Key { collection: Arc::clone(resource().collection()), path: record.path.clone() };
+            let action = Action::Delete { value: record.value.clone() };
+            commit(core, Change { key, expect: Expect::Revision(record.revision), action }).await?;
+        }
+    }
+    for (name, service) in wanted {
+        create(core, &name, service).await?;
+    }
+    Ok(())
+}
+
+/// By name: the spec, and how it is managed.
+fn wanted(served: &Served) -> BTreeMap<String, (Value, &'static str)> {
+    let mut wanted = BTreeMap::new();
+    for (group, versions) in served.groups() {
+        for version in versions {
+            let spec = spec(group, version, CUSTOM_PRIORITY);
+            wanted.insert(format!("{version}.{group}"), (spec, "true"));
+        }
+    }
+    for group in setpoint_kinds::table().groups() {
+        let Some((_, priority)) = PRIORITIES.iter().find(|(name, _)| *name == group.name) else { continue };
+        for version in &group.versions {
+            let spec = spec(group.name, version, (*priority, version_priority(group.name, version)));
+            wanted.insert(format!("{version}.{}", group.name), (spec, "onstart"));
+        }
+    }
+    wanted
+}
+
+fn spec(group: &str, version: &str, (minimum, priority): (u32, u32)) -> Value {
+    let mut spec = json!({"version": version, "groupPriorityMinimum": minimum, "versionPriority": priority});
+    if !group.is_empty() {
+        spec["group"] = group.into();
+    }
+    spec
+}
+
+fn is_of_definition(record: &Record) -> bool {
+    let object = object::decode(&record.value, record.revision);
+    object["metadata"]["labels"][MANAGED] == "true"
+}
+
+async fn create(core: &Core, name: &str, (spec, managed): (Value, &str)) -> Result<()> {
+    let mut object = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": name, "labels": {MANAGED: managed}},
+        "spec": spec,
+    });
+    strategy::prepare_create(resource(), &mut object, &core.env);
+    object["status"] = json!({"conditions": [{
+        "type": "Available", "status": "True", "reason": "Local",
+        "message": "Local APIServices are always available",
+        "lastTransitionTime": strategy::timestamp(core.env.now()),
+    }]});
+    metadata_mut(&mut object).remove("resourceVersion");
+    let action = Action::Put { value: object::encode(&object), expires: None };
+    commit(core, Change { key: resource().key(None, name), expect: Expect::Absent, action }).await?;
+    Ok(())
+}
+
+/// Somebody else who was faster is right.
+async fn commit(core: &Core, change: Change) -> Result<(), NotStored> {
+    match core.storage.commit(change).await {
+        Ok(_) | Err(CommitError::Conflict { .. }) => Ok(()),
+        Err(CommitError::NotStored(error)) => Err(error),
+    }
+}
