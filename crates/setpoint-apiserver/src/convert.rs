@@ -2,6 +2,7 @@
 
 mod event;
 mod horizontal_pod_autoscaler;
+pub(crate) mod webhook;
 
 use serde_json::Value;
 

@@ -114,7 +114,10 @@ impl Core {
 
     /// Every version of the kind of a resource, itself included.
     pub(crate) fn versions_of(&self, resource: &Resource) -> Vec<Arc<Resource>> {
-        Registry::built_in().versions_of(resource)
+        match resource.definition() {
+            Some(_) => self.definitions.served().versions_of(resource),
+            None => Registry::built_in().versions_of(resource),
+        }
     }
 
     /// Whether the server is about to end.

@@ -59,14 +59,14 @@ impl Webhook {
         mutates: bool,
     ) -> Result<Option<Vec<u8>>> {
         let asked = &attributes.request.resource;
-        let in_version = |object: &Value| {
-            if std::ptr::eq(&**asked, resource) {
-                return object.clone();
+        let in_version = async |object: Option<&Value>| match object {
+            Some(object) if !std::ptr::eq(&**asked, resource) => {
+                convert::webhook::between(core, asked, resource, object.clone()).await.map(Some)
             }
-            convert::to_served(resource, convert::to_stored(asked, object.clone()))
+            object => Ok(object.cloned()),
         };
         let uid = core.env.uuid();
-        let (new, old) = (object.map(in_version), attributes.old.map(in_version));
+        let (new, old) = (in_version(object).await?, in_version(attributes.old).await?);
         let question = review::question(attributes, resource, &uid, new.as_ref(), old.as_ref());
         let why = match webhook::call(core, &self.client_config, &question, self.limit).await {
             Err(error) => format!("failed to call webhook: {error}"),
@@ -127,7 +127,7 @@ pub(super) async fn mutate(
             let Some(resource) = matched else { continue };
             let asked = webhook.ask(core, attributes, &resource, object.as_ref(), true).await?;
             if let (Some(patch), Some(current)) = (asked, &object) {
-                object = Some(patched(webhook, attributes, &resource, current, &patch)?);
+                object = Some(patched(core, webhook, attributes, &resource, current, &patch).await?);
                 is_changed = true;
             }
             *left = Some(object.clone());
@@ -137,7 +137,8 @@ pub(super) async fn mutate(
 }
 
 /// The object with what the webhook wants to have changed.
-fn patched(
+async fn patched(
+    core: &Core,
     webhook: &Webhook,
     attributes: &Attributes<'_>,
     resource: &Resource,
@@ -152,8 +153,8 @@ fn patched(
     if std::ptr::eq(&**asked, resource) {
         return apply(object);
     }
-    let converted = convert::to_served(resource, convert::to_stored(asked, object.clone()));
-    Ok(convert::to_served(asked, convert::to_stored(resource, apply(&converted)?)))
+    let converted = convert::webhook::between(core, asked, resource, object.clone()).await?;
+    convert::webhook::between(core, resource, asked, apply(&converted)?).await
 }
 
 /// Asks the validating webhooks, all at once; the first refusal in order of their names counts.

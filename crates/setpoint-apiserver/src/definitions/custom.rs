@@ -46,6 +46,8 @@ pub(crate) struct Custom {
     pub columns: Vec<Column>,
     /// The fields that objects can be selected by, each with its label: `spec.color`.
     pub selectable: Vec<(String, JsonPath)>,
+    /// The `clientConfig` of the webhook that converts between versions.
+    pub conversion: Option<Value>,
     /// Told with each answer about a version that shall not be used any more.
     pub deprecation: Option<String>,
     /// Whether objects may have been written under another schema or in another version than this.
@@ -200,6 +202,7 @@ fn custom(definition: &Value, version: &Value, storage: &str) -> Custom {
         open_api: Arc::new(version["schema"]["openAPIV3Schema"].clone()),
         columns: Column::of_version(version),
         selectable: selectable(version),
+        conversion: conversion(spec),
         deprecation: deprecation(spec, version),
         // What was written under the only schema that there ever was needs no second look.
         changes_on_read: !first_generation || *name != *storage,
@@ -213,6 +216,12 @@ fn selectable(version: &Value) -> Vec<(String, JsonPath)> {
     let paths = version["selectableFields"].as_array().into_iter().flatten();
     let paths = paths.filter_map(|field| field["jsonPath"].as_str());
     paths.filter_map(|path| Some((path.trim_start_matches('.').to_owned(), JsonPath::parse(path)?))).collect()
+}
+
+/// Where the webhook is that converts; none is needed while there is one version.
+fn conversion(spec: &Value) -> Option<Value> {
+    let is_webhook = spec["conversion"]["strategy"] == "Webhook";
+    is_webhook.then(|| spec["conversion"]["webhook"]["clientConfig"].clone())
 }
 
 /// What is told about a deprecated version: its own words, or which version to use.

@@ -46,6 +46,12 @@ impl Served {
         self.resources.get(group)?.get(version)?.get(plural)
     }
 
+    /// Every served version of the kind of a resource.
+    pub(crate) fn versions_of(&self, resource: &Resource) -> Vec<Arc<Resource>> {
+        let versions = self.resources.get(resource.group()).into_iter().flat_map(BTreeMap::values);
+        versions.filter_map(|plurals| plurals.get(resource.plural())).cloned().collect()
+    }
+
     /// Discovery of everything that the server serves.
     pub(crate) fn discovery(&self) -> &Discovery {
         if self.resources.is_empty() {

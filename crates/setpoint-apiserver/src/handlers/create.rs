@@ -36,6 +36,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let mut object = input.object;
     set_namespace(request, &mut object)?;
     let payload = create(core, request, object, &options, Ownership::Tracked).await?;
+    let payload = convert::webhook::payload(core, &request.resource, payload).await?;
     let mut answer = Answer::new(StatusCode::CREATED, payload);
     answer.warnings = input.warnings;
     answer.respond(request)
@@ -129,14 +130,15 @@ async fn store(
     admission::validate(core, attributes, &object).await?;
     let ResourceRequest { resource, namespace, .. } = attributes.request;
     let key = resource.key(namespace.as_deref(), object::name(&object));
+    let stored = convert::webhook::to_stored(core, resource, object).await?;
     if options.dry_run {
-        return Ok(match read(core, &key).await? {
+        return match read(core, &key).await? {
             // What conversion drops is not stored, so it is not answered either.
-            None => Ok(Payload::Object(convert::to_served(resource, convert::to_stored(resource, object)))),
-            existing => Err(existing),
-        });
+            None => Ok(Ok(Payload::Object(convert::webhook::to_served(core, resource, stored).await?))),
+            existing => Ok(Err(existing)),
+        };
     }
-    let value: Bytes = object::encode(&convert::to_stored(resource, object));
+    let value: Bytes = object::encode(&stored);
     let expires = resource.behavior().ttl.map(|ttl| core.env.now() + ttl);
     let change = Change { key, expect: Expect::Absent, action: Action::Put { value, expires } };
     Ok(match core.storage.commit(change).await {

@@ -37,6 +37,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     if gone && !returns_deleted(resource) {
         return Answer::ok(Payload::Other(success(resource, &payload))).respond(request);
     }
+    let payload = convert::webhook::payload(core, resource, payload).await?;
     Answer::ok(payload).respond(request)
 }
 
@@ -83,6 +84,7 @@ pub(crate) async fn handle_collection(core: &Core, request: &ResourceRequest) ->
         }
     }
     let meta = ListMeta { revision: page.revision, ..ListMeta::default() };
+    let records = convert::webhook::records(core, &request.resource, records).await?;
     respond_list(request, records, &meta)
 }
 
@@ -111,7 +113,8 @@ pub(super) async fn delete(
 ) -> Result<(Payload, bool)> {
     let write = WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() };
     for _ in 0..TRIES {
-        let old = convert::to_served(resource, object::decode(&record.value, record.revision));
+        let stored = object::decode(&record.value, record.revision);
+        let old = convert::webhook::to_served(core, resource, stored).await?;
         check_preconditions(resource, &old, options)?;
         if let Some(request) = asked {
             admission::delete(core, &Attributes::delete(request, &old, options.dry_run)).await?;

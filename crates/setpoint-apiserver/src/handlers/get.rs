@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::Response;
 
 use crate::answer::{Answer, Payload};
+use crate::convert;
 use crate::options::get_resource_version;
 use crate::request::ResourceRequest;
 use crate::response::Body;
@@ -21,6 +22,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
         wait_until_fresh(core, revision).await?;
     }
     let record = find(core, request).await?;
+    let record = convert::webhook::record(core, &request.resource, record).await?;
     Answer::ok(Payload::Stored(record)).respond(request)
 }
 

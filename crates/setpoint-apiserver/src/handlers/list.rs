@@ -9,6 +9,7 @@ use http::Response;
 use self::token::Token;
 use super::get::wait_until_fresh;
 use crate::answer::respond_list;
+use crate::convert;
 use crate::object::ListMeta;
 use crate::options::{ListOptions, VersionMatch};
 use crate::request::ResourceRequest;
@@ -23,7 +24,8 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let selection =
         Selection::new(&request.resource, request.namespace.as_deref(), request.name.as_deref(), &options)?;
     let listing = list(core, request, &options, &selection).await?;
-    respond_list(request, listing.records, &listing.meta)
+    let records = convert::webhook::records(core, &request.resource, listing.records).await?;
+    respond_list(request, records, &listing.meta)
 }
 
 struct Listing {

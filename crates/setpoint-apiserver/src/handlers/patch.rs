@@ -7,6 +7,7 @@ use super::create;
 use super::get::read;
 use super::update::{self, Ownership};
 use crate::answer::{Answer, Payload};
+use crate::convert;
 use crate::kinds;
 use crate::managed_fields::{self, Apply, Target};
 use crate::object;
@@ -35,6 +36,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
         Ok(input.object)
     })
     .await?;
+    let payload = convert::webhook::payload(core, &request.resource, payload).await?;
     let mut answer = Answer::ok(payload);
     answer.warnings = warnings;
     answer.respond(request)
@@ -74,6 +76,7 @@ async fn apply(
             outcome => break outcome?,
         }
     };
+    let payload = convert::webhook::payload(core, &request.resource, payload).await?;
     let mut answer = Answer::new(code, payload);
     answer.warnings = warnings;
     answer.respond(request)

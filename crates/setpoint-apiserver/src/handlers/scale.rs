@@ -27,7 +27,8 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let payload = match request.verb {
         Verb::Get => {
             let record = find(core, request).await?;
-            let object = convert::to_served(resource, object::decode(&record.value, record.revision));
+            let stored = object::decode(&record.value, record.revision);
+            let object = convert::webhook::to_served(core, resource, stored).await?;
             return Answer::ok(Payload::Other(scale_of(resource, &object)?)).respond(request);
         }
         Verb::Update => {
@@ -50,7 +51,8 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     };
     let object = match payload {
         Payload::Stored(record) => {
-            convert::to_served(resource, object::decode(&record.value, record.revision))
+            let stored = object::decode(&record.value, record.revision);
+            convert::webhook::to_served(core, resource, stored).await?
         }
         Payload::Object(object) | Payload::Other(object) => object,
     };

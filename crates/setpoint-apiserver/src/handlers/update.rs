@@ -47,6 +47,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
             change(core, request, part, &options, Ownership::Tracked, |_| Ok(object.clone())).await?;
         (StatusCode::OK, changed)
     };
+    let payload = convert::webhook::payload(core, resource, payload).await?;
     let mut answer = Answer::new(code, payload);
     answer.warnings = input.warnings;
     answer.respond(request)
@@ -126,7 +127,8 @@ pub(super) async fn change(
     let mut current = read(core, &key).await?;
     for _ in 0..TRIES {
         let Some(record) = current else { return Err(Status::not_found(resource.group_resource(), name)) };
-        let old = convert::to_served(resource, object::decode(&record.value, record.revision));
+        let stored = object::decode(&record.value, record.revision);
+        let old = convert::webhook::to_served(core, resource, stored).await?;
         let mut new = modify(old.clone())?;
         check_preconditions(resource, &old, &new)?;
         ownership.settle(core, request, options, &old, &mut new);
@@ -235,7 +237,7 @@ pub(super) async fn store(
 ) -> Result<Result<Payload, Option<Arc<Record>>>> {
     let vanishes = strategy::may_vanish(&new);
     let gone = (vanishes && kinds::has_allocations(resource)).then(|| new.clone());
-    let mut stored = convert::to_stored(resource, new);
+    let mut stored = convert::webhook::to_stored(core, resource, new).await?;
     metadata_mut(&mut stored).remove("resourceVersion");
     let value = object::encode(&stored);
     if value == record.value && !vanishes {
@@ -244,7 +246,8 @@ pub(super) async fn store(
     }
     if options.dry_run {
         object::set_resource_version(&mut stored, record.revision);
-        return Ok(Ok(Payload::Object(convert::to_served(resource, stored))));
+        let served = convert::webhook::to_served(core, resource, stored).await?;
+        return Ok(Ok(Payload::Object(served)));
     }
     let action = if vanishes {
         Action::Delete { value }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::get::wait_until_fresh;
 use crate::answer::write_object;
+use crate::convert;
 use crate::limits::Place;
 use crate::negotiate::Shape;
 use crate::options::ListOptions;
@@ -112,6 +113,7 @@ async fn start(
     let page = core.storage.list(&query).await?;
     let watch = core.storage.watch(collection, page.revision)?;
     let initial = page.records.into_iter().filter(|record| selection.matches(record)).collect();
+    let initial = convert::webhook::records(core, &request.resource, initial).await?.into();
     let streaming = options.initial_events == Some(true) && options.bookmarks;
     Ok(Start { watch, initial, initial_end: streaming.then_some(page.revision) })
 }
@@ -157,8 +159,9 @@ impl Stream {
             let retired = self.retired.as_ref().is_some_and(CancellationToken::is_cancelled);
             match self.watch.ready() {
                 Ok(batch) => {
-                    for event in &batch.events {
-                        self.write_event(event, &mut out);
+                    if let Err(status) = self.write_events(&batch.events, &mut out).await {
+                        self.write_error(&status, &mut out);
+                        return Some((out.into(), true));
                     }
                     self.position = batch.complete_to;
                 }
@@ -210,19 +213,34 @@ impl Stream {
         !out.is_empty()
     }
 
-    /// Tells one change as the selection sees it: an object may enter or leave it.
-    fn write_event(&mut self, event: &Event, out: &mut Vec<u8>) {
+    /// Tells changes, those of a custom resource in the version that is watched.
+    async fn write_events(&mut self, events: &[Arc<Event>], out: &mut Vec<u8>) -> Result<()> {
+        if !convert::webhook::is_needed(&self.resource) {
+            for event in events {
+                if let Some((kind, record)) = self.selection_sees(event) {
+                    self.write_line(kind, &record.value, event.revision(), out);
+                }
+            }
+            return Ok(());
+        }
+        for event in events {
+            let Some((kind, record)) = self.selection_sees(event) else { continue };
+            let record = convert::webhook::record(&self.core, &self.resource, Arc::clone(record)).await?;
+            self.write_line(kind, &record.value, event.revision(), out);
+        }
+        Ok(())
+    }
+
+    /// One change as the selection sees it: an object may enter or leave it.
+    fn selection_sees<'e>(&self, event: &'e Event) -> Option<(&'static str, &'e Arc<Record>)> {
         let before = event.previous.as_ref().filter(|record| self.selection.matches(record));
         let after = !event.deleted && self.selection.matches(&event.record);
-        let revision = event.revision();
         match (before, after) {
-            (None, true) => self.write_line("ADDED", &event.record.value, revision, out),
-            (Some(_), true) => self.write_line("MODIFIED", &event.record.value, revision, out),
-            (Some(_), false) if event.deleted => {
-                self.write_line("DELETED", &event.record.value, revision, out);
-            }
-            (Some(previous), false) => self.write_line("DELETED", &previous.value, revision, out),
-            (None, false) => {}
+            (None, true) => Some(("ADDED", &event.record)),
+            (Some(_), true) => Some(("MODIFIED", &event.record)),
+            (Some(_), false) if event.deleted => Some(("DELETED", &event.record)),
+            (Some(previous), false) => Some(("DELETED", previous)),
+            (None, false) => None,
         }
     }
 
