@@ -5,6 +5,7 @@
 
 mod connection;
 mod fill;
+mod hostile;
 mod kubeconfig;
 mod server;
 mod soak;
@@ -36,6 +37,8 @@ enum What {
     Throughput(throughput::Options),
     /// Many objects: memory, file size, and the time to start after a stop and after a kill.
     Fill(fill::Options),
+    /// Malformed and abusive requests beside a decent client: memory, and what the decent one waits.
+    Hostile(hostile::Options),
     /// Lease renewals, events and updates at full speed: memory and file size level off.
     Soak(soak::Options),
 }
@@ -46,6 +49,7 @@ pub(crate) fn run(options: &Load) -> Result<ExitCode> {
     match &options.what {
         What::Throughput(what) => throughput::run(what, &binary, &options.on)?,
         What::Fill(what) => fill::run(what, &binary, &options.on)?,
+        What::Hostile(what) => hostile::run(what, &binary, &options.on)?,
         What::Soak(what) => soak::run(what, &binary, &options.on)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -3,6 +3,7 @@
 //! kubectl and client-go talk to our server; kube-apiserver says what the
 //! right answers are. Whatever cannot be built here is skipped with a reason.
 
+mod access;
 mod client_go;
 mod differential;
 mod discovery;
@@ -24,7 +25,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use http::Client;
-use peers::{CLIENT_GO, KUBECTL, OLD_KUBECTL, Peer, Peers};
+use peers::{CLIENT_GO, KUBE_CONTROLLER_MANAGER, KUBECTL, OLD_KUBECTL, Peer, Peers};
 use report::{Filter, Report};
 use servers::{Reference, Server};
 
@@ -87,8 +88,8 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     informers(report, &mut server, skip_build);
     let wants = |suite: &str| report.filter().takes_suite(suite);
     let (kinds, startup) = (wants(discovery::SUITE), wants(startup::SUITE));
-    let differential = wants(differential::SUITE);
-    if !kinds && !startup && !differential {
+    let (differential, access) = (wants(differential::SUITE), wants(access::SUITE));
+    if !kinds && !startup && !differential && !access {
         return Ok(());
     }
     let reference = Reference::get(peers);
@@ -97,6 +98,9 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     }
     if differential {
         compare(report, &server, &reference, differential::SUITE, differential::run);
+    }
+    if access {
+        compare_access(report, peers, &server, &reference);
     }
     drop(server);
     if startup {
@@ -125,6 +129,23 @@ fn compare(
     });
     if outcome.is_err() {
         report.record(suite, "kube-apiserver starts", begun.elapsed(), outcome);
+    }
+}
+
+/// Who may do what, on both servers.
+fn compare_access(report: &mut Report, peers: &Peers, server: &Server, reference: &Result<Reference>) {
+    let theirs = match (reference, peers.get(&KUBE_CONTROLLER_MANAGER)) {
+        (Ok(reference), Ok(manager)) => {
+            Server::kube_apiserver_with(reference, &manager, "clusterrole-aggregation-controller")
+        }
+        (Err(error), _) => return report.skip(access::SUITE, &format!("{error:#}")),
+        (_, Err(error)) => return report.skip(access::SUITE, &format!("{error:#}")),
+    };
+    match theirs {
+        Ok(theirs) => access::run(report, server, &theirs, peers.get(&KUBECTL).ok().as_deref()),
+        Err(error) => {
+            report.record(access::SUITE, "kube-apiserver starts", std::time::Duration::ZERO, Err(error));
+        }
     }
 }
 
@@ -243,6 +264,9 @@ fn list() {
     }
     for name in differential::names() {
         println!("{}: {name}", differential::SUITE);
+    }
+    for name in access::NAMES {
+        println!("{}: {name}", access::SUITE);
     }
     for name in informer::NAMES {
         println!("{}: {name}", informer::SUITE);

@@ -73,7 +73,7 @@ impl Rbac {
         Ok(match allowed_by {
             Some(source) => Decision { allowed: true, reason: format!("RBAC: allowed by {source}") },
             None if missing.is_empty() => Decision { allowed: false, reason: String::new() },
-            None => Decision { allowed: false, reason: format!("RBAC: {}", aggregate(missing)) },
+            None => Decision { allowed: false, reason: format!("rbac: RBAC: {}", aggregate(missing)) },
         })
     }
 

@@ -434,7 +434,7 @@ async fn answer(
     let place = core.limits.request(&user)?;
     let is_watch = matches!(&route, Route::Resource(path) if path.is_watch(&query));
     let work = async {
-        let acting = impersonate::apply(core, Arc::clone(&user), &parts.headers).await?;
+        let acting = impersonate::apply(core, Arc::clone(&user), &attributes, &parts.headers).await?;
         let decision = authorize::decide(core, &acting, &attributes).await?;
         if let Some(pending) = pending {
             if !Arc::ptr_eq(&acting, &user) {

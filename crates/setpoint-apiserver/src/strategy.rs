@@ -1,5 +1,7 @@
 //! What the server itself writes into an object, and which parts of an object a request may change.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use setpoint_env::Env;
@@ -12,6 +14,9 @@ use crate::metadata::names::NameRule;
 use crate::object::{self, metadata_mut};
 use crate::resource::Resource;
 use crate::status::{GroupResource, Result, Status};
+
+/// How many errors of an object are told.
+const MOST_ERRORS: usize = 1000;
 
 /// Which part of an object a request writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,12 +214,10 @@ pub(crate) fn validate(resource: &Resource, part: Part, object: &Value, old: Opt
     if errors.is_empty() {
         return Ok(());
     }
-    let mut distinct: Vec<FieldError> = Vec::with_capacity(errors.len());
-    for error in errors {
-        if !distinct.contains(&error) {
-            distinct.push(error);
-        }
-    }
+    // A hostile object can have a hundred thousand errors: each is told once, and not all of them.
+    let mut seen = BTreeSet::new();
+    let distinct: Vec<FieldError> =
+        errors.into_iter().filter(|error| seen.insert(error.to_string())).take(MOST_ERRORS).collect();
     // Events of both APIs are those of the core one inside.
     let group = if resource.plural() == "events" { "" } else { resource.group() };
     let kind = GroupResource { group, resource: resource.kind() };

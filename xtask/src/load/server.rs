@@ -27,11 +27,21 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server on a folder; its data stays there.
     pub(crate) fn start(binary: &Path, folder: &TempDir, memory: bool) -> Result<Self> {
+        Self::start_with(binary, folder, memory, &[])
+    }
+
+    /// The same with more arguments.
+    pub(crate) fn start_with(
+        binary: &Path,
+        folder: &TempDir,
+        memory: bool,
+        arguments: &[&str],
+    ) -> Result<Self> {
         let data = folder.path().join("data");
         let kubeconfig = folder.path().join("kubeconfig");
         let begun = Instant::now();
         let mut command = Command::new(binary);
-        command.args(["up", "--listen", "127.0.0.1:0", "--kubeconfig"]).arg(&kubeconfig);
+        command.args(["up", "--listen", "127.0.0.1:0", "--kubeconfig"]).arg(&kubeconfig).args(arguments);
         if memory {
             command.arg("--memory")
         } else {
@@ -50,6 +60,10 @@ impl Server {
 
     pub(crate) fn connect(&self) -> Result<Connection> {
         Connection::open(&self.kubeconfig)
+    }
+
+    pub(crate) fn kubeconfig(&self) -> &Kubeconfig {
+        &self.kubeconfig
     }
 
     /// Resident memory, in MiB.

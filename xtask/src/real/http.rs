@@ -25,12 +25,14 @@ impl<T: Read + Write> Stream for T {}
 pub(crate) struct Client {
     address: String,
     tls: Option<Arc<ClientConfig>>,
+    /// Lines that each request has besides its own.
+    headers: String,
 }
 
 impl Client {
     /// Plain HTTP, as `kubectl proxy` speaks.
     pub(crate) fn plain(address: &str) -> Self {
-        Self { address: address.to_owned(), tls: None }
+        Self { address: address.to_owned(), tls: None, headers: String::new() }
     }
 
     /// TLS with the client certificate of a kubeconfig.
@@ -38,13 +40,25 @@ impl Client {
         let chain = CertificateDer::pem_slice_iter(&kubeconfig.certificate).collect::<Result<_, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(&kubeconfig.key).context("the client key is not PEM")?;
         let config = trusting(kubeconfig)?.with_client_auth_cert(chain, key)?;
-        Ok(Self { address: kubeconfig.address.clone(), tls: Some(Arc::new(config)) })
+        Ok(Self { address: kubeconfig.address.clone(), tls: Some(Arc::new(config)), headers: String::new() })
     }
 
     /// TLS without any credentials.
     pub(crate) fn anonymous(kubeconfig: &Kubeconfig) -> Result<Self> {
         let config = trusting(kubeconfig)?.with_no_client_auth();
-        Ok(Self { address: kubeconfig.address.clone(), tls: Some(Arc::new(config)) })
+        Ok(Self { address: kubeconfig.address.clone(), tls: Some(Arc::new(config)), headers: String::new() })
+    }
+
+    /// TLS with a bearer token.
+    pub(crate) fn with_token(kubeconfig: &Kubeconfig, token: &str) -> Result<Self> {
+        Ok(Self::anonymous(kubeconfig)?.with_headers(&format!("Authorization: Bearer {token}")))
+    }
+
+    /// The same with more headers, in the form of the wire.
+    pub(crate) fn with_headers(mut self, lines: &str) -> Self {
+        self.headers.push_str(lines);
+        self.headers.push_str("\r\n");
+        self
     }
 
     pub(crate) fn get(&self, path: &str) -> Result<Response> {
@@ -98,6 +112,7 @@ impl Client {
         let mut stream = self.connect()?;
         let host = &self.address;
         let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\n");
+        request.push_str(&self.headers);
         let body = body.map(Value::to_string).unwrap_or_default();
         if !body.is_empty() {
             request.push_str(&format!("Content-Type: {media}\r\nContent-Length: {}\r\n", body.len()));

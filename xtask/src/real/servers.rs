@@ -14,6 +14,7 @@ use rcgen::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::access;
 use super::http::Client;
 use super::kubeconfig::Kubeconfig;
 use super::peers::{ETCD, KUBE_APISERVER, Peers};
@@ -53,7 +54,9 @@ impl Server {
     pub(crate) fn spawn_setpoint(binary: &Path, folder: TempDir, listen: &str) -> Result<Self> {
         let kubeconfig = folder.path().join("kubeconfig");
         let mut command = Command::new(binary);
-        command.args(["up", "--memory", "--listen", listen, "--kubeconfig"]).arg(&kubeconfig);
+        fs::write(folder.path().join("tokens.csv"), access::token_file())?;
+        command.args(["up", "--memory", "--listen", listen, "--token-file", "tokens.csv"]);
+        command.arg("--kubeconfig").arg(&kubeconfig);
         let process = spawn(command, folder.path(), "setpoint.log")?;
         Ok(Self { processes: vec![process], kubeconfig, again: None, folder })
     }
@@ -77,6 +80,24 @@ impl Server {
         Ok(server)
     }
 
+    /// The same with some controllers of kube-controller-manager.
+    pub(crate) fn kube_apiserver_with(
+        programs: &Reference,
+        manager: &Path,
+        controllers: &str,
+    ) -> Result<Self> {
+        let mut server = Self::kube_apiserver(programs)?;
+        let mut command = Command::new(manager);
+        command
+            .arg("--kubeconfig")
+            .arg(&server.kubeconfig)
+            .arg(format!("--controllers={controllers}"))
+            .args(["--leader-elect=false", "--secure-port=0"]);
+        let process = spawn(command, server.folder.path(), "kube-controller-manager.log")?;
+        server.processes.push(process);
+        Ok(server)
+    }
+
     /// The same with an etcd that syncs what it writes, as in production.
     pub(crate) fn durable_kube_apiserver(programs: &Reference) -> Result<Self> {
         let mut server = Self::spawn_over(programs, &[])?;
@@ -93,6 +114,7 @@ impl Server {
         let folder = TempDir::new()?;
         let port = free_port()?;
         let credentials = Credentials::write(folder.path())?;
+        fs::write(folder.path().join("tokens.csv"), access::token_file())?;
         let (etcd, etcd_url) = spawn_etcd(&programs.etcd, etcd_options, folder.path())?;
         let mut command = Command::new(&programs.kube_apiserver);
         command
@@ -100,6 +122,7 @@ impl Server {
             .args(["--bind-address=127.0.0.1", "--authorization-mode=RBAC", "--anonymous-auth=false"])
             .arg(format!("--secure-port={port}"))
             .args(["--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://peer.invalid"])
+            .arg("--token-auth-file=tokens.csv")
             .args(["--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key"])
             .args([
                 "--client-ca-file=ca.crt",
@@ -184,7 +207,7 @@ impl Server {
 
     fn last_words(&self) -> String {
         let mut text = String::new();
-        for name in ["setpoint.log", "kube-apiserver.log", "etcd.log"] {
+        for name in ["setpoint.log", "kube-apiserver.log", "kube-controller-manager.log", "etcd.log"] {
             let log = fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
             text.push_str(&lines[lines.len().saturating_sub(8)..].join("\n"));

@@ -62,7 +62,7 @@ fn options() -> Options {
             max_aliases: 10_000,
             max_anchors: 10_000,
         },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 200_000 },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 20_000 },
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         legacy_octal_numbers: true,
         with_snippet: false,

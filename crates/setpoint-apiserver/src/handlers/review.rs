@@ -12,7 +12,7 @@ use crate::rbac::Rule;
 use crate::request::ResourceRequest;
 use crate::response::Body;
 use crate::server::Core;
-use crate::status::{Result, Status};
+use crate::status::{GroupResource, Result, Status};
 use crate::user::User;
 
 /// Whether creating an object of this resource is a question.
@@ -126,7 +126,9 @@ fn validate(request: &ResourceRequest, review: &Value) -> Result<()> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(request.resource.group_kind(), "", &errors))
+    // Reviews have lost their kind when kube-apiserver looks at them.
+    let kind = GroupResource { group: request.resource.group(), resource: "" };
+    Err(Status::invalid(kind, "", &errors))
 }
 
 async fn decide(core: &Core, user: &User, spec: &Value) -> Result<Value> {

