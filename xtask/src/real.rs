@@ -7,6 +7,7 @@ mod access;
 mod client_go;
 mod differential;
 mod discovery;
+mod helm;
 mod http;
 mod informer;
 mod kubeconfig;
@@ -25,7 +26,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use http::Client;
-use peers::{CLIENT_GO, KUBE_CONTROLLER_MANAGER, KUBECTL, OLD_KUBECTL, Peer, Peers};
+use peers::{CLIENT_GO, HELM, KUBE_CONTROLLER_MANAGER, KUBECTL, OLD_KUBECTL, Peer, Peers};
 use report::{Filter, Report};
 use servers::{Reference, Server};
 
@@ -174,6 +175,9 @@ fn clients(report: &mut Report, peers: &Peers, server: &Server) {
             kubectl::run(report, &suite, &binary, &version, server.kubeconfig());
         }
     }
+    if let Some(program) = wanted(report, peers, &HELM, helm::SUITE) {
+        helm::run(report, &program, server);
+    }
     if let Some(program) = wanted(report, peers, &CLIENT_GO, client_go::SUITE) {
         client_go::run(report, &program, server.kubeconfig());
     }
@@ -264,6 +268,9 @@ fn list() {
     }
     for name in differential::names() {
         println!("{}: {name}", differential::SUITE);
+    }
+    for name in helm::NAMES {
+        println!("{}: {name}", helm::SUITE);
     }
     for name in access::NAMES {
         println!("{}: {name}", access::SUITE);

@@ -49,6 +49,13 @@ pub(crate) const ETCD: Peer = Peer {
 pub(crate) const CLIENT_GO: Peer =
     Peer { name: "clientgo", module: "clientgo", package: ".", versioned_by: "k8s.io/client-go" };
 
+pub(crate) const HELM: Peer = Peer {
+    name: "helm",
+    module: "helm",
+    package: "helm.sh/helm/v4/cmd/helm",
+    versioned_by: "helm.sh/helm/v4",
+};
+
 /// The client-go program that `cargo xtask bench` puts load on servers with.
 pub(crate) const LOAD: Peer = Peer {
     name: "load",
@@ -58,8 +65,8 @@ pub(crate) const LOAD: Peer = Peer {
 };
 
 /// Every peer, in the order in which they are wanted.
-pub(crate) const ALL: [&Peer; 6] =
-    [&KUBECTL, &OLD_KUBECTL, &CLIENT_GO, &ETCD, &KUBE_APISERVER, &KUBE_CONTROLLER_MANAGER];
+pub(crate) const ALL: [&Peer; 7] =
+    [&KUBECTL, &OLD_KUBECTL, &CLIENT_GO, &ETCD, &KUBE_APISERVER, &KUBE_CONTROLLER_MANAGER, &HELM];
 
 impl Peer {
     fn folder(&self) -> PathBuf {
