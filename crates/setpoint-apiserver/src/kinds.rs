@@ -148,7 +148,12 @@ pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: 
 /// Decisions about a new object for which other objects are looked at.
 pub(crate) async fn admit_create(core: &Core, resource: &Resource, object: &mut Value) -> Result<()> {
     match (resource.group(), resource.plural()) {
-        ("", "pods") => pod::resolve_priority(core, resource, object).await,
+        ("", "pods") => {
+            if core.has_service_accounts {
+                pod::admit_service_account(core, resource, object).await?;
+            }
+            pod::resolve_priority(core, resource, object).await
+        }
         ("scheduling.k8s.io", "priorityclasses") if object["globalDefault"] == true => {
             let Some(other) = pod::default_class(core).await? else { return Ok(()) };
             let name = crate::object::name(&other);

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
+use setpoint_env::Env;
 use setpoint_kinds::FieldLabel;
 
 const METADATA: &[u8] = b"\"metadata\":{";
@@ -159,6 +160,16 @@ fn read_labels(value: &[u8]) -> Labels {
     }
     let object: Object = serde_json::from_slice(value).expect("what was stored is a valid object");
     object.metadata.labels.into_iter().collect()
+}
+
+/// What makes a generated name unlike others: five characters that spell no words.
+pub(crate) fn random_suffix(env: &Env) -> String {
+    const CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let character = || {
+        let at = env.random_range(0..=CHARACTERS.len() as u64 - 1);
+        char::from(CHARACTERS[usize::try_from(at).unwrap_or(0)])
+    };
+    (0..5).map(|_| character()).collect()
 }
 
 /// The metadata of a list.

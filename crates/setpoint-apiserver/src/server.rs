@@ -95,6 +95,8 @@ pub(crate) struct Core {
     pub admission: admission::Webhooks,
     pub webhooks: webhook::Clients,
     pub audit: Option<Audit>,
+    /// Whether somebody makes service accounts, so that pods can be asked to have one.
+    pub has_service_accounts: bool,
     pub definitions: Definitions,
     /// Cancelled, and replaced, when the running watches shall end.
     watches: Mutex<CancellationToken>,
@@ -152,6 +154,7 @@ pub struct Builder {
     tokens: TokenFile,
     signing_key: Option<SigningKey>,
     audit: Option<Audit>,
+    has_service_accounts: bool,
 }
 
 impl Builder {
@@ -178,6 +181,13 @@ impl Builder {
     /// keeps it there, so that tokens outlive a restart.
     pub fn signing_key(mut self, key: SigningKey) -> Builder {
         self.signing_key = Some(key);
+        self
+    }
+
+    /// Whether a new pod needs a service account that exists, and gets its token as a volume. Off unless set, as in test
+    /// environments: it takes a controller that makes an account `default` in each namespace.
+    pub fn service_accounts(mut self, are_made: bool) -> Builder {
+        self.has_service_accounts = are_made;
         self
     }
 
@@ -240,6 +250,7 @@ impl Builder {
             admission: admission::Webhooks::default(),
             webhooks: webhook::Clients::default(),
             audit: self.audit,
+            has_service_accounts: self.has_service_accounts,
             definitions: Definitions::default(),
             watches: Mutex::default(),
             env: env.clone(),

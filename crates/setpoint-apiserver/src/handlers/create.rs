@@ -177,9 +177,8 @@ pub(super) fn set_namespace(request: &ResourceRequest, object: &mut Value) -> Re
     }
 }
 
-/// Makes up a name from `generateName`: the prefix and five characters that spell no words.
+/// Makes up a name from `generateName`.
 fn generate_name(core: &Core, object: &mut Value) {
-    const CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     const LONGEST_PREFIX: usize = 63 - 5;
     let metadata = metadata_mut(object);
     let Some(prefix) = metadata.get("generateName").and_then(Value::as_str) else { return };
@@ -187,10 +186,6 @@ fn generate_name(core: &Core, object: &mut Value) {
         return;
     }
     let end = prefix.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= LONGEST_PREFIX);
-    let mut name = prefix[..end.last().unwrap_or(0)].to_owned();
-    for _ in 0..5 {
-        let at = core.env.random_range(0..=CHARACTERS.len() as u64 - 1);
-        name.push(char::from(CHARACTERS[usize::try_from(at).unwrap_or(0)]));
-    }
+    let name = format!("{}{}", &prefix[..end.last().unwrap_or(0)], object::random_suffix(&core.env));
     metadata.insert("name".into(), name.into());
 }

@@ -11,6 +11,7 @@ mod probe;
 pub(super) mod resources;
 mod scheduling;
 mod security;
+mod service_account;
 mod spec;
 mod status;
 pub(super) mod template;
@@ -19,6 +20,7 @@ pub(super) mod volume;
 
 pub(crate) use admission::{default_class, resolve_priority};
 use serde_json::{Map, Value, json};
+pub(crate) use service_account::admit as admit_service_account;
 
 use super::at::At;
 use crate::strategy::Part;

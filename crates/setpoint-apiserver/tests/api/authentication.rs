@@ -314,3 +314,39 @@ async fn a_certificate_counts_more_than_a_token() {
         .unwrap();
     assert_eq!(jane.answer(request).await.ok()["status"]["userInfo"]["username"], "jane");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_needs_a_service_account_and_gets_its_token() {
+    let api = Api::with(ApiServer::builder().env(Env::seeded(1)).service_accounts(true).build());
+    let missing = api.post(PODS, &pod("early")).await;
+    missing.refused(
+        403,
+        "pods \"early\" is forbidden: error looking up service account default/default: serviceaccount \"default\" \
+         not found",
+    );
+    let pull = json!({"metadata": {"name": "default"}, "imagePullSecrets": [{"name": "registry"}]});
+    api.post(ACCOUNTS, &pull).await.ok();
+    let spec = api.post(PODS, &pod("web")).await.ok()["spec"].clone();
+    let volume = &spec["volumes"][0];
+    let name = volume["name"].as_str().unwrap();
+    assert!(name.starts_with("kube-api-access-") && name.len() == 21, "{name}");
+    let token = json!({"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}});
+    assert_eq!(volume["projected"]["sources"][0], token);
+    let mount = &spec["containers"][0]["volumeMounts"][0];
+    assert_eq!((&mount["name"], &mount["readOnly"]), (&json!(name), &json!(true)));
+    assert_eq!(mount["mountPath"], "/var/run/secrets/kubernetes.io/serviceaccount");
+    assert_eq!(spec["imagePullSecrets"], json!([{"name": "registry"}]));
+
+    let mut bare = pod("bare");
+    bare["spec"]["automountServiceAccountToken"] = false.into();
+    assert!(api.post(PODS, &bare).await.ok()["spec"].get("volumes").is_none());
+    api.post(ACCOUNTS, &json!({"metadata": {"name": "quiet"}, "automountServiceAccountToken": false}))
+        .await
+        .ok();
+    let mut quiet = pod("quiet");
+    quiet["spec"]["serviceAccountName"] = "quiet".into();
+    assert!(api.post(PODS, &quiet).await.ok()["spec"].get("volumes").is_none());
+    quiet["metadata"]["name"] = "loud".into();
+    quiet["spec"]["automountServiceAccountToken"] = true.into();
+    assert!(api.post(PODS, &quiet).await.ok()["spec"].get("volumes").is_some());
+}
