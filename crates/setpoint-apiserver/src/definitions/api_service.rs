@@ -75,10 +75,9 @@ pub(super) async fn keep(core: &Core, served: &Served) -> Result<()> {
             commit(core, Change { key, expect: Expect::Revision(record.revision), action }).await?;
         }
     }
-    for (name, service) in wanted {
-        create(core, &name, service).await?;
-    }
-    Ok(())
+    // All at once: a store that syncs its disk does so once for them.
+    let creates = wanted.into_iter().map(|(name, service)| create(core, name, service));
+    futures::future::try_join_all(creates).await.map(drop)
 }
 
 /// By name: the spec, and how it is managed.
@@ -113,7 +112,7 @@ fn is_of_definition(record: &Record) -> bool {
     object["metadata"]["labels"][MANAGED] == "true"
 }
 
-async fn create(core: &Core, name: &str, (spec, managed): (Value, &str)) -> Result<()> {
+async fn create(core: &Core, name: String, (spec, managed): (Value, &str)) -> Result<()> {
     let mut object = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
         "metadata": {"name": name, "labels": {MANAGED: managed}},
@@ -127,7 +126,7 @@ async fn create(core: &Core, name: &str, (spec, managed): (Value, &str)) -> Resu
     }]});
     metadata_mut(&mut object).remove("resourceVersion");
     let action = Action::Put { value: object::encode(&object), expires: None };
-    commit(core, Change { key: resource().key(None, name), expect: Expect::Absent, action }).await?;
+    commit(core, Change { key: resource().key(None, &name), expect: Expect::Absent, action }).await?;
     Ok(())
 }
 
