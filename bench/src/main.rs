@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "it prints its results")]
 
 mod client;
+mod cluster;
 mod informer;
 mod latency;
 mod measure;
@@ -44,6 +45,15 @@ enum Benchmark {
     },
     /// The work queue, beside client-go's.
     Queue,
+    /// A whole cluster in one process: from the creation of Deployments until all their pods are ready.
+    Cluster {
+        /// How many Deployments.
+        #[arg(long, default_value_t = 500)]
+        deployments: usize,
+        /// How many pods each has.
+        #[arg(long, default_value_t = 10)]
+        replicas: usize,
+    },
     /// The server (started by `informer`).
     #[command(hide = true)]
     ReplayServer { objects: usize, events: u64 },
@@ -67,6 +77,10 @@ fn main() -> anyhow::Result<()> {
             runtime.block_on(latency::run(changes))
         }
         Benchmark::Queue => queue::run(),
+        Benchmark::Cluster { deployments, replicas } => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(cluster::run(deployments, replicas))
+        }
         Benchmark::ReplayServer { objects, events } => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(replay::Replay::new(objects, events).serve())

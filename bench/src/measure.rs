@@ -56,7 +56,7 @@ impl Run {
 }
 
 /// User and system time of this process.
-fn cpu() -> Duration {
+pub(crate) fn cpu() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks =
@@ -66,7 +66,7 @@ fn cpu() -> Duration {
 }
 
 /// A line of /proc/self/status, in kB.
-fn status(name: &str) -> u64 {
+pub(crate) fn status(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
