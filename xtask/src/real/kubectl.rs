@@ -12,6 +12,7 @@ mod discovery;
 mod explain;
 mod get;
 mod proxy;
+mod server_side;
 mod table;
 mod watch;
 
@@ -45,6 +46,7 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         bad_input::SCENARIOS,
         proxy::SCENARIOS,
         apply::SCENARIOS,
+        server_side::SCENARIOS,
         table::SCENARIOS,
         explain::SCENARIOS,
     ]
