@@ -6,7 +6,7 @@ use http::{HeaderMap, Response};
 
 use crate::definitions::{self, Custom};
 use crate::handlers::{
-    binding, create, delete, eviction, get, list, patch, review, scale, token_request, update, watch,
+    binding, create, delete, eviction, get, list, log, patch, review, scale, token_request, update, watch,
 };
 use crate::options::Query;
 use crate::request::ResourceRequest;
@@ -103,6 +103,9 @@ async fn whole(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<B
 
 async fn part(core: &Arc<Core>, request: &ResourceRequest, name: &str) -> Result<Response<Body>> {
     let verbs = request.resource.subresource_verbs(name).ok_or_else(Status::no_such_path)?;
+    if let ("log", Some(source), Verb::Get) = (name, &core.logs, request.verb) {
+        return log::handle(core, source, request).await;
+    }
     if matches!(name, "log" | "exec" | "attach" | "portforward" | "proxy") {
         return Err(no_kubelet(core, request, name).await);
     }

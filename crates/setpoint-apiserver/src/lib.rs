@@ -20,6 +20,7 @@ mod kinds;
 pub mod kubeconfig;
 mod label_query;
 mod limits;
+mod logs;
 mod managed_fields;
 mod metadata;
 mod metrics;
@@ -49,6 +50,7 @@ mod user;
 mod webhook;
 
 pub use authenticate::{KeyError, SigningKey, TokenFile, TokenFileError};
+pub use logs::{LogLine, LogSource};
 pub use response::Body;
 pub use server::{ApiServer, AsUser, Builder};
 pub use storage::OpenError;

@@ -29,6 +29,7 @@ use crate::bootstrap;
 use crate::definitions::{self, Definitions};
 use crate::dispatch;
 use crate::limits;
+use crate::logs::LogSource;
 use crate::metadata::names;
 use crate::metrics::Metrics;
 use crate::negotiate;
@@ -98,6 +99,7 @@ pub(crate) struct Core {
     /// Whether somebody makes service accounts, so that pods can be asked to have one.
     pub has_service_accounts: bool,
     pub definitions: Definitions,
+    pub logs: Option<Arc<dyn LogSource>>,
     /// Cancelled, and replaced, when the running watches shall end.
     watches: Mutex<CancellationToken>,
 }
@@ -155,6 +157,7 @@ pub struct Builder {
     signing_key: Option<SigningKey>,
     audit: Option<Audit>,
     has_service_accounts: bool,
+    logs: Option<Arc<dyn LogSource>>,
 }
 
 impl Builder {
@@ -198,6 +201,12 @@ impl Builder {
     pub fn audit(mut self, log: AuditLog) -> std::io::Result<Builder> {
         self.audit = Some(log.start(&self.env.clone().unwrap_or_default())?);
         Ok(self)
+    }
+
+    /// Who knows what containers have written, for `kubectl logs`. Unless set, it is refused: there is no kubelet.
+    pub fn logs(mut self, source: impl LogSource) -> Builder {
+        self.logs = Some(Arc::new(source));
+        self
     }
 
     /// Starts a server that keeps everything in memory. Call it inside a tokio runtime.
@@ -252,6 +261,7 @@ impl Builder {
             audit: self.audit,
             has_service_accounts: self.has_service_accounts,
             definitions: Definitions::default(),
+            logs: self.logs,
             watches: Mutex::default(),
             env: env.clone(),
         });
@@ -443,7 +453,10 @@ async fn answer(
     let route = route?;
     let limit = time_limit(&query)?;
     let place = core.limits.request(&user)?;
-    let is_watch = matches!(&route, Route::Resource(path) if path.is_watch(&query));
+    // A log that is followed takes its place among the watches too.
+    let is_followed =
+        |path: &ResourcePath| path.subresource.as_deref() == Some("log") && query.flag("follow");
+    let is_watch = matches!(&route, Route::Resource(path) if path.is_watch(&query) || is_followed(path));
     let work = async {
         let acting = impersonate::apply(core, Arc::clone(&user), &attributes, &parts.headers).await?;
         let decision = authorize::decide(core, &acting, &attributes).await?;

@@ -1,5 +1,6 @@
 //! The command `setpoint`.
 
+mod cluster;
 mod r#gen;
 mod kubeconfig;
 mod listen;
@@ -26,6 +27,7 @@ struct Cli {
 enum Command {
     Gen(r#gen::Gen),
     Up(up::Up),
+    Cluster(cluster::ClusterCommand),
     Kubeconfig(kubeconfig::KubeconfigCommand),
 }
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Gen(generate) => generate.run(),
         Command::Up(up) => up.run(&env, started),
+        Command::Cluster(command) => command.run(&env),
         Command::Kubeconfig(command) => command.run(&env),
     };
     match result {

@@ -11,14 +11,20 @@ use setpoint_apiserver::kubeconfig::{self, Kubeconfig};
 use setpoint_apiserver::pki::{self, CertificateAuthority, Identity};
 use setpoint_apiserver::serve::CancellationToken;
 use setpoint_apiserver::{ApiServer, TokenFile, User};
+use setpoint_cluster::node::SyntheticLog;
+use setpoint_cluster::{Cluster, ClusterError, Controllers};
 use setpoint_env::Env;
 use tokio::time::Instant;
 
+use crate::cluster::Parts;
 use crate::listen::{self, Listen};
 use crate::signals::Signals;
 use crate::{logging, open_files};
 
 /// Run a Kubernetes API server for kubectl, client-go, kube-rs and others
+///
+/// The built-in controllers and a simulated node run beside it: Deployments roll out and pods run, without any
+/// container.
 ///
 /// All objects are in the folder of --data: what was answered survives the end of the process, however
 /// sudden. The server's own certificate authority is there too, and is the same after a restart.
@@ -66,6 +72,13 @@ pub(crate) struct Up {
     #[arg(long, value_name = "FILE", requires = "audit_log")]
     audit_policy: Option<PathBuf>,
 
+    /// Run the API server alone: no controllers, no nodes
+    #[arg(long, conflicts_with_all = ["controllers", "nodes"])]
+    no_controllers: bool,
+
+    #[command(flatten)]
+    parts: Parts,
+
     /// What to log to standard error: error, warn, info, debug or trace
     ///
     /// Also by target: warn,setpoint_apiserver=debug
@@ -84,6 +97,7 @@ impl Up {
     /// Runs the server until a signal stops it.
     pub(crate) fn run(self, env: &Env, started: Instant) -> anyhow::Result<()> {
         let listen = Listen::parse(&self.listen)?;
+        let controllers = self.parts.check()?;
         logging::start(&self.log)?;
         open_files::raise_limit();
         // Two threads are enough for a server on a developer's machine, and each one costs memory.
@@ -92,10 +106,16 @@ impl Up {
             .enable_all()
             .build()
             .context("cannot start threads")?
-            .block_on(self.serve(env, &listen, started))
+            .block_on(self.serve(env, &listen, controllers, started))
     }
 
-    async fn serve(self, env: &Env, listen: &Listen, started: Instant) -> anyhow::Result<()> {
+    async fn serve(
+        self,
+        env: &Env,
+        listen: &Listen,
+        controllers: Controllers,
+        started: Instant,
+    ) -> anyhow::Result<()> {
         let mut signals = Signals::new().context("cannot listen to signals")?;
         let listener = listen.bind().await?;
         let address = listener.local_addr()?;
@@ -118,12 +138,27 @@ impl Up {
         // The listener is open and the server has its first objects: whoever connects now is answered.
         kubeconfig.write(&path).map_err(with_advice)?;
         self.announce(&url, &path, env.instant() - started);
+        let cluster = (!self.no_controllers).then(|| {
+            let cluster = Cluster::builder(server.client()).env(env.clone());
+            self.parts.set(controllers, cluster.root_ca(authority.certificate_pem())).start()
+        });
+        let stop_cluster = cluster.as_ref().map(|cluster| cluster.shutdown().clone());
+        let mut cluster = std::pin::pin!(ended(cluster));
 
         tokio::select! {
             _ = signals.next() => {}
             ended = &mut serving => {
                 ended.context("the server failed")?;
                 bail!("the server ended by itself");
+            }
+            ended = &mut cluster => return ended.context("the controllers ended by themselves"),
+        }
+        // What the controllers have begun they finish while there is a server.
+        if let Some(stop) = stop_cluster {
+            stop.cancel();
+            tokio::select! {
+                ended = cluster => ended.context("the controllers failed")?,
+                code = signals.next() => std::process::exit(code),
             }
         }
         shutdown.cancel();
@@ -139,6 +174,9 @@ impl Up {
 
     async fn server(&self, env: &Env) -> anyhow::Result<ApiServer> {
         let mut builder = ApiServer::builder().env(env.clone());
+        if !self.no_controllers {
+            builder = builder.logs(SyntheticLog);
+        }
         if let Some(path) = &self.token_file {
             builder = builder.tokens(TokenFile::read(path)?);
         }
@@ -198,6 +236,14 @@ impl Up {
         );
         // The server is of use also when nobody reads this.
         let _ = std::io::stdout().write_all(text.as_bytes());
+    }
+}
+
+/// Waits for the end of a cluster, or for ever if there is none.
+async fn ended(cluster: Option<Cluster>) -> Result<(), ClusterError> {
+    match cluster {
+        Some(cluster) => cluster.ended().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -51,7 +51,7 @@ struct Server {
 
 impl Server {
     async fn start() -> Server {
-        Server::start_with(&["--listen", "127.0.0.1:0", "--memory"]).await
+        Server::start_with(&["--listen", "127.0.0.1:0", "--memory", "--no-controllers"]).await
     }
 
     async fn start_with(arguments: &[&str]) -> Server {

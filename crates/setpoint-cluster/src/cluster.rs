@@ -9,7 +9,7 @@ use setpoint_env::{Env, Task};
 use tokio_util::sync::CancellationToken;
 
 use crate::controllers::{Controllers, Setup};
-use crate::node::{NodeConfig, Nodes};
+use crate::node::{NodeConfig, Nodes, SyntheticLog};
 
 /// A cluster that runs: controllers and nodes beside an API server. It ends when it is stopped or dropped.
 pub struct Cluster {
@@ -118,7 +118,7 @@ impl Cluster {
     /// The same with other settings.
     pub async fn in_process_with(settings: impl FnOnce(Builder) -> Builder) -> Result<Cluster, ClusterError> {
         let env = Env::seeded(0);
-        let server = ApiServer::builder().env(env.clone()).build();
+        let server = ApiServer::builder().env(env.clone()).logs(SyntheticLog).build();
         let mut cluster = settings(Cluster::builder(server.client()).env(env)).start();
         cluster.server = Some(server);
         Ok(cluster)

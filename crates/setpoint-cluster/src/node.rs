@@ -6,6 +6,7 @@
 mod annotations;
 mod kubelet;
 mod life;
+mod log;
 mod machine;
 mod status;
 
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 use crate::caches;
 
 pub use self::annotations::{EXIT_CODE, FAIL_AFTER, IMAGE_PULL_ERROR, READY_AFTER};
+pub use self::log::SyntheticLog;
 
 /// How many nodes there are, and what they are like.
 #[derive(Clone, Debug, PartialEq)]

@@ -41,7 +41,10 @@ impl Server {
         let kubeconfig = folder.path().join("kubeconfig");
         let begun = Instant::now();
         let mut command = Command::new(binary);
-        command.args(["up", "--listen", "127.0.0.1:0", "--kubeconfig"]).arg(&kubeconfig).args(arguments);
+        command
+            .args(["up", "--no-controllers", "--listen", "127.0.0.1:0", "--kubeconfig"])
+            .arg(&kubeconfig)
+            .args(arguments);
         if memory {
             command.arg("--memory")
         } else {

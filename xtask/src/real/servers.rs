@@ -55,7 +55,15 @@ impl Server {
         let kubeconfig = folder.path().join("kubeconfig");
         let mut command = Command::new(binary);
         fs::write(folder.path().join("tokens.csv"), access::token_file())?;
-        command.args(["up", "--memory", "--listen", listen, "--token-file", "tokens.csv"]);
+        command.args([
+            "up",
+            "--no-controllers",
+            "--memory",
+            "--listen",
+            listen,
+            "--token-file",
+            "tokens.csv",
+        ]);
         command.arg("--kubeconfig").arg(&kubeconfig);
         let process = spawn(command, folder.path(), "setpoint.log")?;
         Ok(Self { processes: vec![process], kubeconfig, again: None, folder })
@@ -66,7 +74,9 @@ impl Server {
         let folder = TempDir::new()?;
         let kubeconfig = folder.path().join("kubeconfig");
         let mut command = Command::new(binary);
-        command.args(["up", "--listen", "127.0.0.1:0", "--data", "data", "--kubeconfig"]).arg(&kubeconfig);
+        command
+            .args(["up", "--no-controllers", "--listen", "127.0.0.1:0", "--data", "data", "--kubeconfig"])
+            .arg(&kubeconfig);
         let process = spawn(command, folder.path(), "setpoint.log")?;
         let mut server = Self { processes: vec![process], kubeconfig, again: None, folder };
         server.wait_until_ready()?;

@@ -64,7 +64,10 @@ fn now() -> Instant {
 
 fn setpoint(folder: &Path, data: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
-    command.args(["up", "--listen", ":0", "--data", data]).current_dir(folder).kill_on_drop(true);
+    command
+        .args(["up", "--no-controllers", "--listen", ":0", "--data", data])
+        .current_dir(folder)
+        .kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
