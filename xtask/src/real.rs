@@ -5,6 +5,7 @@
 
 mod access;
 mod client_go;
+mod cluster;
 mod differential;
 mod discovery;
 mod helm;
@@ -90,6 +91,10 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     let wants = |suite: &str| report.filter().takes_suite(suite);
     let (kinds, startup) = (wants(discovery::SUITE), wants(startup::SUITE));
     let (differential, access) = (wants(differential::SUITE), wants(access::SUITE));
+    let clusters = wants(cluster::OURS) || wants(cluster::THEIRS);
+    if clusters {
+        cluster::run(report, peers, &binary);
+    }
     if !kinds && !startup && !differential && !access {
         return Ok(());
     }
@@ -277,6 +282,9 @@ fn list() {
     }
     for name in informer::NAMES {
         println!("{}: {name}", informer::SUITE);
+    }
+    for name in kubectl::cluster_names() {
+        println!("{}: {name}", cluster::OURS);
     }
     for name in startup::NAMES {
         println!("{}: {name}", startup::SUITE);

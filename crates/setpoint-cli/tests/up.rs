@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::client::ConfigExt;
@@ -323,11 +323,52 @@ async fn help_and_version_help() {
     let folder = tempfile::tempdir().unwrap();
     let (code, help, _) = run(folder.path(), &["up", "--help"]).await;
     assert_eq!(code, Some(0));
-    for word in ["--listen", "--data", "--memory", "--kubeconfig", "--log", "127.0.0.1:6443", "Ctrl-C"] {
+    for word in [
+        "--listen",
+        "--data",
+        "--memory",
+        "--kubeconfig",
+        "--log",
+        "--no-controllers",
+        "--nodes",
+        "127.0.0.1:6443",
+        "Ctrl-C",
+    ] {
         assert!(help.contains(word), "{word} is missing in:\n{help}");
     }
     let (code, version, _) = run(folder.path(), &["--version"]).await;
     assert_eq!((code, version), (Some(0), format!("setpoint {}\n", env!("CARGO_PKG_VERSION"))));
+}
+
+#[tokio::test]
+async fn controllers_and_a_node_run_beside_the_server_unless_told_otherwise() {
+    let mut server = Server::start_with(&["--listen", "127.0.0.1:0", "--memory"]).await;
+    let client = server.client().await;
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+    let nodes: Api<Node> = Api::all(client);
+    let there = async {
+        while accounts.get_opt("default").await.unwrap().is_none()
+            || nodes.get_opt("node-1").await.unwrap().is_none()
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(HANG, there).await.expect("a node and an account");
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code().await, Some(0), "it stops in good order");
+}
+
+#[tokio::test]
+async fn a_controller_that_does_not_exist_is_named_with_those_that_do() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["up", "cluster"] {
+        let (code, _, stderr) = run(folder.path(), &[command, "--controllers", "nonsense"]).await;
+        assert_eq!((code, stderr.lines().count()), (Some(1), 1), "{stderr}");
+        assert!(stderr.contains("\"nonsense\"") && stderr.contains("deployment-controller"), "{stderr}");
+    }
+    let (code, _, stderr) = run(folder.path(), &["cluster", "--kubeconfig", "none"]).await;
+    assert_eq!((code, stderr.lines().count()), (Some(1), 1), "{stderr}");
+    assert!(stderr.contains("the kubeconfig none cannot be used"), "{stderr}");
 }
 
 /// What the user of a kubeconfig is told when it lists config maps.
@@ -342,7 +383,7 @@ async fn list_config_maps(path: &Path) -> Result<usize, String> {
 
 #[tokio::test]
 async fn users_and_service_accounts_get_kubeconfigs_with_the_rights_that_roles_give() {
-    let server = Server::start_with(&["--listen", "127.0.0.1:0"]).await;
+    let server = Server::start_with(&["--listen", "127.0.0.1:0", "--no-controllers"]).await;
     let folder = server.folder.path();
     let admin = server.client().await;
     create_config_map(admin.clone(), "a").await;
@@ -402,7 +443,8 @@ async fn a_token_file_is_checked_and_its_tokens_are_users() {
     assert_eq!(code, Some(1));
     assert_one_line(&stderr, "line 1 of the token file");
     std::fs::write(&path, "abc,jane,1,system:masters\n").unwrap();
-    let server = Server::start_with(&["--listen", ":0", "--memory", "--token-file", file]).await;
+    let server =
+        Server::start_with(&["--listen", ":0", "--memory", "--no-controllers", "--token-file", file]).await;
     let mut kubeconfig = server.kubeconfig();
     let token = kube::config::AuthInfo { token: Some("abc".into()), ..Default::default() };
     kubeconfig.auth_infos[0].auth_info = Some(token);

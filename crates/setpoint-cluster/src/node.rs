@@ -162,14 +162,17 @@ impl Machine {
         format!("10.{high}.{low}.0/24")
     }
 
-    /// The address of a pod: the one that it has, or the first that is free.
-    fn pod_ip(&self, uid: &str, current: Option<&str>) -> String {
+    /// The address of a pod: the one that it has, or the first that is free. `others` are those of the pods of this
+    /// node that the cache shows; a process that took over the node may not have come to all of them.
+    fn pod_ip(&self, uid: &str, current: Option<&str>, others: &[String]) -> String {
         let (high, low) = self.network();
         let prefix = format!("10.{high}.{low}.");
         let mut addresses = self.addresses.lock();
         let known = current.and_then(|ip| ip.strip_prefix(&prefix)?.parse().ok());
         let last = addresses.get(uid).copied().or(known).unwrap_or_else(|| {
-            let free = (2..=254).find(|last| !addresses.values().any(|taken| taken == last));
+            let is_shown = |last: &u8| others.contains(&format!("{prefix}{last}"));
+            let free =
+                (2..=254).find(|last| !addresses.values().any(|taken| taken == last) && !is_shown(last));
             free.unwrap_or(254)
         });
         addresses.insert(uid.to_owned(), last);

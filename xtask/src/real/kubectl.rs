@@ -11,6 +11,7 @@ mod delete;
 mod discovery;
 mod explain;
 mod get;
+mod housekeeping;
 mod proxy;
 mod server_side;
 mod table;
@@ -65,6 +66,23 @@ pub(crate) fn run(report: &mut Report, suite: &str, binary: &Path, version: &str
         report.check(suite, scenario.name, || {
             let namespace = format!("{}-{number}", suite.replace('.', "-"));
             let kubectl = Kubectl::new(binary, version, kubeconfig, namespace)?;
+            kubectl.says("create namespace {ns}", "namespace/{ns} created")?;
+            (scenario.run)(&kubectl)
+        });
+    }
+}
+
+/// The names of the checks that need controllers and nodes.
+pub(crate) fn cluster_names() -> impl Iterator<Item = &'static str> {
+    housekeeping::SCENARIOS.iter().chain(housekeeping::LOGS).map(|scenario| scenario.name)
+}
+
+/// Runs the scenarios that need controllers and nodes; those about logs only where the server knows them.
+pub(crate) fn run_cluster(report: &mut Report, suite: &str, binary: &Path, server: &Path, has_logs: bool) {
+    let logs = housekeeping::LOGS.iter().filter(|_| has_logs);
+    for (number, scenario) in housekeeping::SCENARIOS.iter().chain(logs).enumerate() {
+        report.check(suite, scenario.name, || {
+            let kubectl = Kubectl::new(binary, "", server, format!("{suite}-{number}"))?;
             kubectl.says("create namespace {ns}", "namespace/{ns} created")?;
             (scenario.run)(&kubectl)
         });

@@ -83,6 +83,28 @@ impl Server {
         Ok(server)
     }
 
+    /// `setpoint up` with its controllers and two nodes.
+    pub(crate) fn setpoint_cluster(binary: &Path) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        let mut command = Command::new(binary);
+        command
+            .args(["up", "--memory", "--listen", "127.0.0.1:0", "--nodes", "2", "--kubeconfig"])
+            .arg(&kubeconfig);
+        let process = spawn(command, folder.path(), "setpoint.log")?;
+        let mut server = Self { processes: vec![process], kubeconfig, again: None, folder };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// Runs our controllers and two nodes against this server, as long as it lives.
+    pub(crate) fn add_cluster(&mut self, binary: &Path) -> Result<()> {
+        let mut command = Command::new(binary);
+        command.args(["cluster", "--nodes", "2", "--kubeconfig"]).arg(&self.kubeconfig);
+        self.processes.insert(0, spawn(command, self.folder.path(), "cluster.log")?);
+        Ok(())
+    }
+
     /// kube-apiserver over etcd, as a test environment would start them.
     pub(crate) fn kube_apiserver(programs: &Reference) -> Result<Self> {
         let mut server = Self::spawn_kube_apiserver(programs)?;

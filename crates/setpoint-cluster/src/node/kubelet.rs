@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use setpoint::k8s_openapi::api::core::v1::{Pod, PodStatus};
 use setpoint::kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use setpoint::kube::{self, Api, Resource};
-use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
+use setpoint::{Action, Context, Controller, Lister, ObjectKey, ReconcileError};
 
 use super::annotations::Behaviour;
 use super::life::{Life, Moment, Stage, Told};
 use super::{Machine, Nodes, status};
+use crate::caches;
 
 /// How long one reconcile may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -48,7 +49,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     }
     let now = Moment::now(cx.env());
     let (life, told) = kubelet.advance(&key, &pod, now, &cx);
-    let wanted = kubelet.status(machine, &pod, &life, now);
+    let wanted = kubelet.status(machine, &pod, &life, now, &cx.lister::<Pod>());
     let api: Api<Pod> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
     if write(&api, &pod, &wanted).await? == Written::Gone {
         kubelet.forget(&key);
@@ -98,7 +99,14 @@ impl Kubelet {
         (life.clone(), told)
     }
 
-    fn status(&self, machine: &Machine, pod: &Pod, life: &Life, now: Moment) -> PodStatus {
+    fn status(
+        &self,
+        machine: &Machine,
+        pod: &Pod,
+        life: &Life,
+        now: Moment,
+        pods: &Lister<Pod>,
+    ) -> PodStatus {
         let behaviour = Behaviour::of(pod, self.nodes.inner.config.delays.job);
         let is_host = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
         let current = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
@@ -106,12 +114,21 @@ impl Kubelet {
             !matches!(life.stage, Stage::Creating) && (life.started.is_some() || current.is_some());
         let pod_ip = match (is_host, has_network || matches!(life.stage, Stage::Init(_))) {
             (true, _) => Some(machine.host_ip()),
-            (false, true) => Some(machine.pod_ip(&life.uid, current)),
+            (false, true) => Some(machine.pod_ip(&life.uid, current, &addresses(pods, machine, current))),
             (false, false) => None,
         };
         let place = status::Place { host_ip: machine.host_ip(), pod_ip, now: now.wall };
         status::status(pod, life, &behaviour, &place)
     }
+}
+
+/// The addresses of the pods of a node; none if they are not needed, since the pod has its own.
+fn addresses(pods: &Lister<Pod>, machine: &Machine, current: Option<&str>) -> Vec<String> {
+    if current.is_some() {
+        return Vec::new();
+    }
+    let pods = pods.by_index(caches::BY_NODE, &machine.name).unwrap_or_default();
+    pods.iter().filter_map(|pod| pod.status.as_ref()?.pod_ip.clone()).collect()
 }
 
 #[derive(PartialEq)]
