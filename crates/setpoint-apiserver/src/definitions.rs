@@ -14,7 +14,7 @@ mod json_path;
 mod served;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -25,7 +25,7 @@ use crate::object;
 use crate::resource::{Registry, Resource};
 use crate::server::Core;
 use crate::status::{Result, Status};
-use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, Record, Revision};
+use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, Record, Revision, Watch};
 
 pub(crate) use acceptance::{Approval, approval, is_protected};
 pub(crate) use cleanup::mark;
@@ -44,7 +44,7 @@ pub(crate) struct Definitions {
     /// Held while definitions are read and a new picture is made: one at a time.
     syncing: tokio::sync::Mutex<Parsed>,
     /// Told when something is left to do in the background.
-    wake: Notify,
+    wake: Arc<Notify>,
 }
 
 /// The definitions as they were read last, by name. What has not changed is not read again, and its resources stay
@@ -217,16 +217,20 @@ impl Definition {
 
 /// What is done in the background for as long as the server lives: syncs that a request did not finish, and the
 /// cleaning up after deleted definitions.
-pub(crate) async fn keep(core: Arc<Core>) {
-    let Ok(mut watch) = core.storage.watch(resource().collection(), core.storage.revision()) else { return };
+///
+/// It does not keep the server alive, so that whoever drops it can open its folder again at once.
+pub(crate) async fn keep(core: Weak<Core>) {
+    let Some((mut watch, wake)) = core.upgrade().and_then(|core| begin(&core)) else { return };
     loop {
-        let unfinished = match tend(&core).await {
+        let Some(running) = core.upgrade() else { return };
+        let unfinished = match tend(&running).await {
             Ok(unfinished) => unfinished,
             Err(error) => {
                 tracing::warn!(%error, "custom resource definitions could not be tended");
                 true
             }
         };
+        drop(running);
         let pause = async {
             if unfinished {
                 tokio::time::sleep(RETRY).await;
@@ -236,17 +240,21 @@ pub(crate) async fn keep(core: Arc<Core>) {
         };
         tokio::select! {
             () = watch.changed() => {}
-            () = core.definitions.wake.notified() => {}
+            () = wake.notified() => {}
             () = pause => {}
         }
         // What has changed is read anew by the sync; the place in the history only has to move on.
         if watch.ready().is_err() {
-            match core.storage.watch(resource().collection(), core.storage.revision()) {
-                Ok(newer) => watch = newer,
-                Err(_) => return,
-            }
+            let Some((newer, _)) = core.upgrade().and_then(|core| begin(&core)) else { return };
+            watch = newer;
         }
     }
+}
+
+/// What the background waits for: changes of definitions from now on, and being told.
+fn begin(core: &Core) -> Option<(Watch, Arc<Notify>)> {
+    let watch = core.storage.watch(resource().collection(), core.storage.revision()).ok()?;
+    Some((watch, Arc::clone(&core.definitions.wake)))
 }
 
 /// Whether something is left to do later.

@@ -270,7 +270,7 @@ impl Builder {
             // The task below tries it again.
             tracing::error!(%error, "custom resources are not served yet");
         }
-        let definitions = env.spawn(definitions::keep(Arc::clone(&core)));
+        let definitions = env.spawn(definitions::keep(Arc::downgrade(&core)));
         let expiring = Arc::downgrade(&core);
         let expiry = env.spawn(async move {
             loop {
