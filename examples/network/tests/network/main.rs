@@ -1,0 +1,8 @@
+//! The Network controller and its Neutron client against a scripted Neutron, on virtual time.
+
+mod bad_input;
+mod client;
+mod drift;
+mod lifecycle;
+mod scripted;
+mod support;
