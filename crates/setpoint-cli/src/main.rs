@@ -1,6 +1,7 @@
 //! The command `setpoint`.
 
 mod cluster;
+mod demo;
 mod r#gen;
 mod kubeconfig;
 mod listen;
@@ -26,6 +27,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Gen(r#gen::Gen),
+    Demo(demo::Demo),
     Up(up::Up),
     Cluster(cluster::ClusterCommand),
     Kubeconfig(kubeconfig::KubeconfigCommand),
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let result = match command {
         Command::Gen(generate) => generate.run(),
+        Command::Demo(demo) => demo.run(&env, started),
         Command::Up(up) => up.run(&env, started),
         Command::Cluster(command) => command.run(&env),
         Command::Kubeconfig(command) => command.run(&env),

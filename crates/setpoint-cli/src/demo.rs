@@ -1,0 +1,136 @@
+//! `setpoint demo`: a cluster in memory, a controller in it, and the path of a change, live.
+
+mod layer;
+mod notices;
+mod observer;
+mod requests;
+mod screen;
+mod stage;
+mod steps;
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use example_foo::{FooController, RESYNC, WORKERS};
+use setpoint::SharedInformerFactory;
+use setpoint_apiserver::kubeconfig::Kubeconfig;
+use setpoint_apiserver::pki::CertificateAuthority;
+use setpoint_apiserver::serve::CancellationToken;
+use setpoint_apiserver::{ApiServer, User};
+use setpoint_cluster::Cluster;
+use setpoint_env::Env;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use self::notices::Notices;
+use self::observer::Observer;
+use self::requests::Requests;
+use self::screen::Screen;
+use self::steps::Steps;
+use crate::signals::Signals;
+
+/// How many simulated nodes there are.
+const NODES: usize = 3;
+
+/// Show what a controller does, in a cluster in memory
+///
+/// Starts an API server, the built-in controllers and three simulated nodes, installs the custom resource Foo
+/// and its controller, and shows the path of a change: object, reflector, queue, reconcile, Deployment, pods.
+/// Then a pod is deleted, the Foo is scaled, and deleted. Nothing is installed, and nothing is left behind.
+///
+/// The exit code says whether everything came to what was wanted.
+#[derive(Args)]
+pub(crate) struct Demo {
+    /// Leave the cluster running afterwards, with a kubeconfig to play with
+    #[arg(long)]
+    keep: bool,
+
+    /// Wait for Enter before each step
+    #[arg(long)]
+    step: bool,
+}
+
+impl Demo {
+    /// Runs it all.
+    pub(crate) fn run(self, env: &Env, started: Instant) -> anyhow::Result<()> {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .context("cannot start threads")?
+            .block_on(self.show(env, started))
+    }
+
+    async fn show(self, env: &Env, started: Instant) -> anyhow::Result<()> {
+        let mut signals = Signals::new().context("cannot listen to signals")?;
+        let (screen, notices) = (Screen::new(self.step), Notices::new(env.clone()));
+        layer::install(&notices)?;
+        let server = ApiServer::builder().env(env.clone()).build();
+        let requests = Requests::default();
+        let client = |who| requests.client(&server, who);
+
+        let cluster = Cluster::builder(client("the cluster")).env(env.clone()).nodes(NODES).start();
+        let you = client("you");
+        steps::install_foo(&you).await?;
+        let controller_client = client("the Foo controller");
+        let factory = SharedInformerFactory::new(controller_client.clone()).env(env.clone()).resync(RESYNC);
+        notices.of_reflector(&factory);
+        let shutdown = CancellationToken::new();
+        let controller = FooController::new(controller_client, &factory, env.clone());
+        let controller = env.spawn(controller.run(WORKERS, shutdown.clone()));
+        let observer = Observer::start(client("the observer"), env, &notices).await?;
+        steps::wait_for_nodes(&observer, NODES).await?;
+        screen.title(&format!(
+            "An API server, {NODES} nodes, the built-in controllers and the Foo controller are up after {} ms.",
+            (env.instant() - started).as_millis()
+        ));
+
+        let mut steps = Steps::new(you, observer, notices, screen, env.clone());
+        let outcome = tokio::select! {
+            outcome = steps.run() => outcome,
+            _ = signals.next() => bail!("stopped before the end"),
+        };
+        steps.summary(&requests, env.instant() - started);
+        outcome?;
+        if self.keep {
+            keep(&server, env, &mut signals, steps.screen()).await?;
+        }
+        shutdown.cancel();
+        controller.await.context("the Foo controller panicked")??;
+        cluster.stop().await.context("the cluster did not stop well")?;
+        Ok(())
+    }
+}
+
+/// Serves what is there until a signal comes.
+async fn keep(server: &ApiServer, env: &Env, signals: &mut Signals, screen: &Screen) -> anyhow::Result<()> {
+    const SERVE_LIMIT: Duration = Duration::from_secs(5);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen on 127.0.0.1")?;
+    let address = listener.local_addr()?;
+    let authority = CertificateAuthority::generate(env)?;
+    let tls = authority.server_config(&authority.issue_server(["127.0.0.1"])?)?;
+    let folder = std::env::temp_dir().join(format!("setpoint-demo-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).context("cannot make a folder for the kubeconfig")?;
+    let path = folder.join("kubeconfig");
+    let kubeconfig =
+        Kubeconfig::new(&format!("https://{address}"), &authority, &authority.issue_client(&User::admin())?);
+    kubeconfig.write(&path)?;
+    let shutdown = CancellationToken::new();
+    let serving = env.spawn({
+        let (server, shutdown) = (server.clone(), shutdown.clone());
+        async move { server.serve(listener, tls, shutdown).await }
+    });
+    screen.line("");
+    screen.line("It goes on running until Ctrl-C. In another terminal:");
+    screen.line("");
+    screen.line(&format!("  export KUBECONFIG={}", path.display()));
+    screen.line("  kubectl apply -f examples/foo/manifests/example-foo.yaml");
+    screen.line("  kubectl get foos,deployments,pods");
+    signals.next().await;
+    shutdown.cancel();
+    // What cannot be removed is in the folder for temporary files anyway.
+    let _left = std::fs::remove_dir_all(&folder);
+    tokio::time::timeout(SERVE_LIMIT, serving).await.ok();
+    Ok(())
+}
