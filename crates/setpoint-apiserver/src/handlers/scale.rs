@@ -162,7 +162,7 @@ fn set(object: &mut Value, path: &[String], number: i64) -> Result<()> {
     Ok(())
 }
 
-/// The Scale of a workload; 404 if a custom resource has no replicas.
+/// The Scale of a workload. A custom resource whose replicas are nowhere has none: 500, as in kube-apiserver.
 pub(super) fn scale_of(resource: &Resource, object: &Value) -> Result<Value> {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
