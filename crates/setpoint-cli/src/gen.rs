@@ -4,6 +4,7 @@ mod client;
 mod crd;
 mod input;
 mod output;
+mod rbac;
 mod recipe;
 mod types;
 
@@ -21,6 +22,7 @@ enum What {
     Types(types::Types),
     Crd(crd::Crd),
     Client(client::Client),
+    Rbac(rbac::Rbac),
 }
 
 impl Gen {
@@ -29,6 +31,7 @@ impl Gen {
             What::Types(types) => types.run(),
             What::Crd(crd) => crd.run(),
             What::Client(client) => client.run(),
+            What::Rbac(rbac) => rbac.run(),
         }
     }
 }

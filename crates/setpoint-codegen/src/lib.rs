@@ -5,6 +5,7 @@
 //! | CRD YAML | Rust types | [`Types`] |
 //! | Rust types | CRD YAML | [`Manifests`], [`crd`] |
 //! | CRDs or kinds | clientset, listers, informers | [`Clientset`] |
+//! | a controller's builder, an audit log | roles | [`Manifests`], [`Rules`] |
 
 mod client;
 pub mod crd;
@@ -12,6 +13,8 @@ mod definition;
 mod error;
 mod files;
 mod manifests;
+pub mod rbac;
+mod sample;
 mod structural;
 mod types;
 mod yaml;
@@ -21,4 +24,6 @@ pub use definition::{Definition, Names, SelectableField, Subresources, Version};
 pub use error::Error;
 pub use files::{File, FilesError, Mode, Outcome, put};
 pub use manifests::{Manifests, ManifestsError};
+pub use rbac::Rules;
+pub use sample::{Extent, sample};
 pub use types::Types;

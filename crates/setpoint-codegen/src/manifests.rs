@@ -8,10 +8,11 @@ use std::process::ExitCode;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use schemars::JsonSchema;
+use setpoint::Permissions;
 
 use crate::error::Error;
 use crate::files::{File, FilesError, Mode, put};
-use crate::{crd, yaml};
+use crate::{crd, rbac, yaml};
 
 /// The manifests of a project: what `setpoint gen crd` and `setpoint gen rbac` write.
 ///
@@ -42,6 +43,8 @@ use crate::{crd, yaml};
 pub struct Manifests {
     name: String,
     crds: Vec<Result<CustomResourceDefinition, Error>>,
+    /// The namespace of the service account, and what it needs.
+    needs: Option<(String, Permissions)>,
 }
 
 /// Why manifests were not written.
@@ -54,6 +57,9 @@ pub enum ManifestsError {
     /// They could not be written, or are stale.
     #[error(transparent)]
     Files(#[from] FilesError),
+    /// Roles were asked for, but [`Manifests::rbac`] was not called.
+    #[error("the project does not say what it needs: call Manifests::rbac")]
+    NoRbac,
     /// The arguments make no sense.
     #[error("{0:?} is not an argument; use: crd|rbac [--out DIR] [--check]")]
     Argument(OsString),
@@ -62,12 +68,19 @@ pub enum ManifestsError {
 impl Manifests {
     /// The manifests of a project of this name; none yet.
     pub fn new(name: impl Into<String>) -> Manifests {
-        Manifests { name: name.into(), crds: Vec::new() }
+        Manifests { name: name.into(), crds: Vec::new(), needs: None }
     }
 
     /// Adds the CRD of a type. Types of one kind in several versions become one CRD.
     pub fn crd<K: CustomResourceExt + JsonSchema>(mut self) -> Manifests {
         self.crds.push(crd::of::<K>());
+        self
+    }
+
+    /// Adds the roles for what a manager or a controller needs (`permissions()` of either), bound to a service account
+    /// of the project's name in this namespace.
+    pub fn rbac(mut self, namespace: impl Into<String>, needs: Permissions) -> Manifests {
+        self.needs = Some((namespace.into(), needs));
         self
     }
 
@@ -104,6 +117,11 @@ impl Manifests {
         self.crds()?.iter().map(file).collect()
     }
 
+    fn rbac_files(&self, folder: &Path) -> Result<Vec<File>, ManifestsError> {
+        let (namespace, needs) = self.needs.as_ref().ok_or(ManifestsError::NoRbac)?;
+        Ok(vec![File::new(folder.join("rbac.yaml"), rbac::manifests(&self.name, namespace, needs)?)])
+    }
+
     /// Does what the arguments of the program say: `crd` or `rbac`, `--out DIR`, `--check`. Without `--out` they go
     /// to standard output.
     pub fn main(self) -> ExitCode {
@@ -117,18 +135,16 @@ impl Manifests {
     }
 
     fn run(&self, arguments: impl Iterator<Item = OsString>) -> Result<(), ManifestsError> {
-        let Arguments { out, check } = Arguments::parse(arguments)?;
-        match (out, check) {
-            (Some(folder), true) => self.check_crds(&folder),
-            (Some(folder), false) => self.write_crds(&folder),
-            (None, _) => self.tell(),
+        let Arguments { is_rbac, out, check } = Arguments::parse(arguments)?;
+        let folder = out.clone().unwrap_or_default();
+        let files = if is_rbac { self.rbac_files(&folder)? } else { self.crd_files(&folder)? };
+        if out.is_some() {
+            put(&files, if check { Mode::Check } else { Mode::Overwrite })?;
+            return Ok(());
         }
-    }
-
-    fn tell(&self) -> Result<(), ManifestsError> {
-        for crd in self.crds()? {
+        for file in files {
             // Whoever closed it has read enough.
-            let _ = write!(std::io::stdout(), "---\n{}", yaml::render(&crd)?);
+            let _ = write!(std::io::stdout(), "---\n{}", file.text);
         }
         Ok(())
     }
@@ -136,6 +152,7 @@ impl Manifests {
 
 #[derive(Default)]
 struct Arguments {
+    is_rbac: bool,
     out: Option<PathBuf>,
     check: bool,
 }
@@ -146,6 +163,7 @@ impl Arguments {
         while let Some(argument) = arguments.next() {
             match argument.to_str() {
                 Some("crd") => {}
+                Some("rbac") => parsed.is_rbac = true,
                 Some("--check") => parsed.check = true,
                 Some("--out") => parsed.out = arguments.next().map(PathBuf::from),
                 _ => return Err(ManifestsError::Argument(argument)),

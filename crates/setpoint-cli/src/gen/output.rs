@@ -83,7 +83,7 @@ pub(crate) fn format(code: &str, out: Option<&Path>) -> String {
 
 fn run_rustfmt(code: &str, folder: &Path) -> Option<String> {
     let mut rustfmt = Command::new("rustfmt");
-    rustfmt.args(["--edition", "2024", "--emit", "stdout", "--config-path"]).arg(folder);
+    rustfmt.args(["--edition", "2024", "--emit", "stdout"]).current_dir(folder);
     let mut child =
         rustfmt.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let mut input = child.stdin.take()?;
