@@ -18,6 +18,7 @@ pub(crate) mod process;
 mod report;
 pub(crate) mod servers;
 mod startup;
+mod workloads;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -95,6 +96,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     if clusters {
         cluster::run(report, peers, &binary);
     }
+    workloads::run(report, peers, &binary);
     if !kinds && !startup && !differential && !access {
         return Ok(());
     }
@@ -288,5 +290,8 @@ fn list() {
     }
     for name in startup::NAMES {
         println!("{}: {name}", startup::SUITE);
+    }
+    for name in workloads::names() {
+        println!("{}: {name}", workloads::SUITE);
     }
 }

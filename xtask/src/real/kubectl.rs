@@ -93,7 +93,7 @@ pub(crate) fn run_cluster(report: &mut Report, suite: &str, binary: &Path, serve
 ///
 /// In commands, words are separated by spaces and quoted by `'`; `{ns}` stands
 /// for the namespace there and in what is expected.
-struct Kubectl {
+pub(super) struct Kubectl {
     binary: PathBuf,
     version: String,
     kubeconfig: PathBuf,
@@ -102,7 +102,7 @@ struct Kubectl {
 }
 
 impl Kubectl {
-    fn new(binary: &Path, version: &str, kubeconfig: &Path, namespace: String) -> Result<Self> {
+    pub(super) fn new(binary: &Path, version: &str, kubeconfig: &Path, namespace: String) -> Result<Self> {
         Ok(Self {
             binary: binary.to_owned(),
             version: version.to_owned(),
@@ -113,7 +113,7 @@ impl Kubectl {
     }
 
     /// Writes a file that commands can name.
-    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> Result<()> {
+    pub(super) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> Result<()> {
         Ok(std::fs::write(self.folder.path().join(name), content)?)
     }
 
@@ -149,7 +149,7 @@ impl Kubectl {
     }
 
     /// Runs a command that must succeed; returns what it printed.
-    fn ok(&self, line: &str) -> Result<String> {
+    pub(super) fn ok(&self, line: &str) -> Result<String> {
         self.succeed(line, None)
     }
 
@@ -162,7 +162,7 @@ impl Kubectl {
     }
 
     /// The command succeeds and prints exactly this.
-    fn says(&self, line: &str, expected: &str) -> Result<()> {
+    pub(super) fn says(&self, line: &str, expected: &str) -> Result<()> {
         self.compare(line, &self.succeed(line, None)?, expected)
     }
 
@@ -172,7 +172,7 @@ impl Kubectl {
     }
 
     /// The command succeeds and prints at least these, in this order.
-    fn mentions(&self, line: &str, expected: &[&str]) -> Result<()> {
+    pub(super) fn mentions(&self, line: &str, expected: &[&str]) -> Result<()> {
         let printed = self.ok(line)?;
         let mut rest = printed.as_str();
         for part in expected {
@@ -221,7 +221,7 @@ impl Kubectl {
     }
 
     /// A field of an object.
-    fn field(&self, object: &str, path: &str) -> Result<String> {
+    pub(super) fn field(&self, object: &str, path: &str) -> Result<String> {
         self.ok(&format!("get {object} -o jsonpath='{{{path}}}'"))
     }
 

@@ -97,6 +97,12 @@ impl Server {
         Ok(server)
     }
 
+    /// Runs another program beside the server, in its folder, where its kubeconfig is.
+    pub(crate) fn run_beside(&mut self, command: Command, log: &str) -> Result<()> {
+        self.processes.push(spawn(command, self.folder.path(), log)?);
+        Ok(())
+    }
+
     /// Runs our controllers and two nodes against this server, as long as it lives.
     pub(crate) fn add_cluster(&mut self, binary: &Path) -> Result<()> {
         let mut command = Command::new(binary);
