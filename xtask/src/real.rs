@@ -16,6 +16,7 @@ mod kubectl;
 pub(crate) mod peers;
 pub(crate) mod process;
 mod report;
+mod samples;
 pub(crate) mod servers;
 mod startup;
 mod workloads;
@@ -77,7 +78,7 @@ pub(crate) fn run(options: &Real) -> Result<ExitCode> {
     let mut report = Report::new(Filter::new(&options.only));
     match options.against {
         Against::Setpoint => against_setpoint(&mut report, &peers, options)?,
-        Against::KubeApiserver => against_kube_apiserver(&mut report, &peers, options.skip_build)?,
+        Against::KubeApiserver => against_kube_apiserver(&mut report, &peers, options)?,
     }
     Ok(if report.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -89,6 +90,9 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     let mut server = Server::setpoint(&binary)?;
     clients(report, peers, &server);
     informers(report, &mut server, skip_build);
+    if report.filter().takes_suite(samples::SUITE) {
+        examples(report, peers, &Server::setpoint(&binary)?, &binary, skip_build);
+    }
     let wants = |suite: &str| report.filter().takes_suite(suite);
     let (kinds, startup) = (wants(discovery::SUITE), wants(startup::SUITE));
     let (differential, access) = (wants(differential::SUITE), wants(access::SUITE));
@@ -157,11 +161,17 @@ fn compare_access(report: &mut Report, peers: &Peers, server: &Server, reference
     }
 }
 
-fn against_kube_apiserver(report: &mut Report, peers: &Peers, skip_build: bool) -> Result<()> {
+fn against_kube_apiserver(report: &mut Report, peers: &Peers, options: &Real) -> Result<()> {
+    let skip_build = options.skip_build;
     let reference = Reference::get(peers).context("the server under test cannot be had")?;
     let mut server = Server::kube_apiserver(&reference)?;
     clients(report, peers, &server);
     informers(report, &mut server, skip_build);
+    if report.filter().takes_suite(samples::SUITE) {
+        let profile = if options.debug { ("dev", "debug") } else { ("release", "release") };
+        let binary = setpoint(profile, skip_build)?;
+        examples(report, peers, &Server::kube_apiserver(&reference)?, &binary, skip_build);
+    }
     if report.filter().takes_suite(discovery::SUITE) {
         discovery::run(report, &server.client()?, &server.client()?);
     }
@@ -198,6 +208,14 @@ fn informers(report: &mut Report, server: &mut Server, skip_build: bool) {
     match root().and_then(|root| informer::program(root, &target(root), skip_build)) {
         Ok(program) => informer::run(report, &program, server),
         Err(error) => report.record(informer::SUITE, "it builds", std::time::Duration::ZERO, Err(error)),
+    }
+}
+
+/// Our examples against a server of their own, with the controllers and nodes of `setpoint cluster`.
+fn examples(report: &mut Report, peers: &Peers, server: &Server, setpoint: &Path, skip_build: bool) {
+    match root() {
+        Ok(root) => samples::run(report, peers, server, setpoint, root, &target(root), skip_build),
+        Err(error) => report.skip(samples::SUITE, &format!("{error:#}")),
     }
 }
 
@@ -284,6 +302,9 @@ fn list() {
     }
     for name in informer::NAMES {
         println!("{}: {name}", informer::SUITE);
+    }
+    for name in samples::NAMES {
+        println!("{}: {name}", samples::SUITE);
     }
     for name in kubectl::cluster_names() {
         println!("{}: {name}", cluster::OURS);

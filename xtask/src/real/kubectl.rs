@@ -232,7 +232,7 @@ impl Kubectl {
 }
 
 /// The words of a command line; single quotes keep spaces.
-fn words(line: &str) -> Vec<String> {
+pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quoted = false;

@@ -64,9 +64,24 @@ pub(crate) const LOAD: Peer = Peer {
     versioned_by: "k8s.io/client-go",
 };
 
+pub(crate) const SAMPLE_CONTROLLER: Peer = Peer {
+    name: "sample-controller",
+    module: "samplecontroller",
+    package: "k8s.io/sample-controller",
+    versioned_by: "k8s.io/sample-controller",
+};
+
 /// Every peer, in the order in which they are wanted.
-pub(crate) const ALL: [&Peer; 7] =
-    [&KUBECTL, &OLD_KUBECTL, &CLIENT_GO, &ETCD, &KUBE_APISERVER, &KUBE_CONTROLLER_MANAGER, &HELM];
+pub(crate) const ALL: [&Peer; 8] = [
+    &KUBECTL,
+    &OLD_KUBECTL,
+    &CLIENT_GO,
+    &ETCD,
+    &KUBE_APISERVER,
+    &KUBE_CONTROLLER_MANAGER,
+    &HELM,
+    &SAMPLE_CONTROLLER,
+];
 
 impl Peer {
     fn folder(&self) -> PathBuf {
@@ -116,6 +131,11 @@ impl Peers {
             },
         };
         Ok(Self { folder, may_build })
+    }
+
+    /// Where else something that takes long to get can be kept.
+    pub(crate) fn cache(&self) -> &Path {
+        self.folder.parent().unwrap_or(&self.folder)
     }
 
     /// The binary of a peer, built if it is not there.
