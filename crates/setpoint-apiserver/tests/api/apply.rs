@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Api, DEPLOYMENTS, MAPS, deployment, version};
 
+mod custom;
 mod migration;
 mod ownership;
 mod parts;
