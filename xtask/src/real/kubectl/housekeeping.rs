@@ -100,5 +100,5 @@ fn logs(k: &Kubectl) -> Result<()> {
         "logs web --previous",
         "Error from server (BadRequest): previous terminated container \"web\" in pod \"web\" not found",
     )?;
-    k.fails("logs web -c other", "error: container other is not valid for pod web")
+    k.fails("logs web -c other", "error: container other is not valid for pod web out of: web")
 }
