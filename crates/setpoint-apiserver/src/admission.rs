@@ -1,7 +1,9 @@
 //! What may be written at all, before the object's own rules are looked at.
 
 mod attributes;
+mod conditions;
 mod matching;
+mod policies;
 mod registered;
 mod review;
 mod webhooks;
@@ -18,6 +20,7 @@ use crate::resource::{Registry, Resource};
 use crate::server::Core;
 use crate::status::{GroupResource, Result, Status};
 pub(crate) use attributes::{Attributes, Operation};
+pub(crate) use policies::Policies;
 pub(crate) use webhooks::Webhooks;
 
 /// Namespaces that the server itself relies on.
@@ -73,13 +76,15 @@ pub(crate) async fn mutate(core: &Core, attributes: &Attributes<'_>, mut object:
 
 /// Asks policies and webhooks whether an object may be written as it is now.
 pub(crate) async fn validate(core: &Core, attributes: &Attributes<'_>, object: &Value) -> Result<()> {
+    policies::validate(core, attributes, Some(object)).await?;
     webhooks::validate(core, attributes, Some(object)).await
 }
 
-/// Asks webhooks whether an object may be deleted.
+/// Asks policies and webhooks whether an object may be deleted.
 pub(crate) async fn delete(core: &Core, attributes: &Attributes<'_>) -> Result<()> {
     let webhooks = webhooks::mutating(core, &attributes.request.resource).await?;
     webhooks::mutate(core, &webhooks, attributes, None).await?;
+    policies::validate(core, attributes, None).await?;
     webhooks::validate(core, attributes, None).await
 }
 
@@ -87,6 +92,7 @@ pub(crate) async fn delete(core: &Core, attributes: &Attributes<'_>) -> Result<(
 pub(crate) async fn admit(core: &Core, attributes: &Attributes<'_>, object: Value) -> Result<Value> {
     let webhooks = webhooks::mutating(core, &attributes.request.resource).await?;
     let (object, _) = webhooks::mutate(core, &webhooks, attributes, Some(object)).await?;
+    policies::validate(core, attributes, object.as_ref()).await?;
     webhooks::validate(core, attributes, object.as_ref()).await?;
     Ok(object.unwrap_or_default())
 }

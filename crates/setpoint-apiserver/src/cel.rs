@@ -37,6 +37,11 @@ impl Budget {
         Budget(10_000_000)
     }
 
+    /// For the match conditions of one webhook or policy, as in kube-apiserver.
+    pub(crate) fn for_conditions() -> Budget {
+        Budget(2_500_000)
+    }
+
     /// For no more expressions.
     pub(crate) fn nothing() -> Budget {
         Budget(0)
@@ -94,6 +99,26 @@ impl Program {
     }
 }
 
+/// What is wrong with an expression that may mention `variables`: it does not parse, or mentions what there is not.
+pub(crate) fn problem(source: &str, variables: &[&str]) -> Option<String> {
+    let program = match Program::compile(source) {
+        Ok(program) => program,
+        Err(error) => return Some(error),
+    };
+    let name = program.node.undeclared(variables)?;
+    Some(pointed(source, &name, &format!("undeclared reference to '{name}' (in container '')")))
+}
+
+/// An error as cel-go prints it, pointing at the first occurrence of `near`.
+pub(crate) fn pointed(source: &str, near: &str, message: &str) -> String {
+    let before = &source[..source.find(near).unwrap_or(0)];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let text = source.lines().nth(line - 1).unwrap_or_default();
+    let dots = ".".repeat(column - 1);
+    format!("ERROR: <input>:{line}:{column}: {message}\n | {text}\n | {dots}^")
+}
+
 /// The generated parser takes about 100 KiB of stack for each bracket that it is in, and is not ours to trust: it runs on
 /// a stack of its own, to which its input is fitted.
 #[allow(clippy::disallowed_methods, reason = "the thread is joined at once: it is a stack, not a task")]
@@ -103,7 +128,7 @@ fn parse(source: &str) -> Result<Node, String> {
         let parser = std::thread::Builder::new().name("cel-parser".to_owned()).stack_size(PARSER_STACK);
         let parse = || {
             let parser = Parser::new().enable_optional_syntax(true);
-            Node::of(parser.parse(source).map_err(|errors| errors.to_string())?)
+            Node::of(parser.parse(source).map_err(|errors| errors.to_string().replace("\n| ", "\n | "))?)
         };
         parser.spawn_scoped(scope, parse).map_err(|_| cannot())?.join().unwrap_or_else(|_| Err(cannot()))
     })

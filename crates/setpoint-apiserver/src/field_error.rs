@@ -194,6 +194,9 @@ impl FieldError {
                 format!("Unsupported value: {value}: supported values: {}", allowed.join(", "))
             }
             Problem::Forbidden(detail) => with_detail("Forbidden".to_owned(), detail),
+            Problem::Duplicate(Shown::Raw(text), detail) if text.is_empty() => {
+                with_detail("Duplicate value".to_owned(), detail)
+            }
             Problem::Duplicate(value, detail) => with_detail(format!("Duplicate value: {value}"), detail),
             Problem::NotFound(value, detail) => with_detail(format!("Not found: {value}"), detail),
             Problem::TooLong(1) => "Too long: may not be more than 1 byte".to_owned(),

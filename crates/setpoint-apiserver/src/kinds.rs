@@ -8,6 +8,7 @@
 //! Objects are in the served version and conform to their kind (`setpoint_kinds::conform`), so rules find
 //! values of the right types. The vocabulary of rules is in `at.rs` and `rules.rs`.
 
+mod admission_policy;
 mod at;
 mod config_map;
 mod cron;
@@ -79,6 +80,10 @@ pub(crate) fn default(resource: &Resource, object: &mut Value) {
         ("", "services") => service::default(object),
         ("admissionregistration.k8s.io", plural) if plural.ends_with("webhookconfigurations") => {
             webhook_configuration::default(object, plural.starts_with("mutating"));
+        }
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => admission_policy::default(object),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => {
+            admission_policy::default_binding(object);
         }
         ("apiextensions.k8s.io", "customresourcedefinitions") => custom_resource_definition::default(object),
         ("apps", "daemonsets") => daemon_set::default(object),
@@ -284,6 +289,8 @@ fn validate_other(resource: &Resource, at: &At, old: Option<&Value>, part: Part)
         "networkpolicies" => network_policy::validate(at, old),
         "priorityclasses" => policy::validate_priority_class(at, old),
         "storageclasses" => policy::validate_storage_class(at, old),
+        "validatingadmissionpolicies" => admission_policy::validate(at),
+        "validatingadmissionpolicybindings" => admission_policy::validate_binding(at),
         "validatingwebhookconfigurations" => webhook_configuration::validate(at, false),
         _ => {}
     }

@@ -7,7 +7,6 @@ mod authenticate;
 mod authorize;
 mod body;
 mod bootstrap;
-#[allow(dead_code, unused_imports, reason = "its users are being wired")]
 mod cel;
 mod convert;
 mod definitions;

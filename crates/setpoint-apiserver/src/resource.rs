@@ -200,6 +200,12 @@ impl Registry {
         self.resources.get(group)?.get(version)?.get(plural)
     }
 
+    /// The resource of a kind.
+    pub(crate) fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Arc<Resource>> {
+        let plurals = self.resources.get(group)?.get(version)?;
+        plurals.values().find(|resource| resource.kind() == kind).cloned()
+    }
+
     /// Every version of the kind of a resource, itself included.
     pub(crate) fn versions_of(&self, resource: &Resource) -> Vec<Arc<Resource>> {
         let same = |other: &&Arc<Resource>| other.collection() == resource.collection();

@@ -11,6 +11,8 @@ mod format;
 mod list_type;
 mod parse;
 mod pattern;
+#[cfg(test)]
+mod properties;
 mod prune;
 mod rules;
 mod validate;
@@ -20,8 +22,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+#[cfg(test)]
 pub(crate) use check::check;
-pub(crate) use parse::ParseError;
+pub(crate) use check::check_definition;
 pub(crate) use pattern::Pattern;
 pub(crate) use rules::{Rule, usable_message};
 

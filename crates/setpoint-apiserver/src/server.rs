@@ -94,6 +94,7 @@ pub(crate) struct Core {
     pub rbac: Rbac,
     pub authenticator: Authenticator,
     pub admission: admission::Webhooks,
+    pub policies: admission::Policies,
     pub webhooks: webhook::Clients,
     pub audit: Option<Audit>,
     /// Whether somebody makes service accounts, so that pods can be asked to have one.
@@ -257,6 +258,7 @@ impl Builder {
             rbac: Rbac::default(),
             authenticator: Authenticator::new(self.tokens, self.signing_key),
             admission: admission::Webhooks::default(),
+            policies: admission::Policies::default(),
             webhooks: webhook::Clients::default(),
             audit: self.audit,
             has_service_accounts: self.has_service_accounts,

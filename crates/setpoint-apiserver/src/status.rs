@@ -108,6 +108,12 @@ impl Status {
         })
     }
 
+    /// Adds a cause that only has words.
+    #[must_use]
+    pub(crate) fn because(self, message: String) -> Status {
+        self.caused_by(Cause { reason: "", message, field: String::new() })
+    }
+
     fn caused_by(mut self, cause: Cause) -> Status {
         self.details.get_or_insert_default().causes.push(cause);
         self

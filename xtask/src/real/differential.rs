@@ -11,6 +11,8 @@ mod kinds;
 mod mask;
 mod mutate;
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
@@ -18,6 +20,7 @@ use self::allowed::Allowed;
 use self::compare::Difference;
 use self::kinds::Kind;
 use super::http::Client;
+use super::process::poll;
 use super::report::Report;
 
 pub(crate) const SUITE: &str = "differential";
@@ -78,6 +81,9 @@ impl Run<'_> {
             let answer = send(server, "POST", "/api/v1/namespaces", JSON, Some(&namespace))?;
             if answer.code != 201 {
                 bail!("no namespace: {}", answer.body);
+            }
+            for definition in kinds::definitions() {
+                define(server, &definition)?;
             }
         }
         Ok(())
@@ -171,6 +177,23 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// Makes a custom resource known, and waits until it is served.
+fn define(server: &Client, definition: &Value) -> Result<()> {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let answer = send(server, "POST", DEFINITIONS, JSON, Some(definition))?;
+    if answer.code != 201 {
+        bail!("no definition: {}", answer.body);
+    }
+    let spec = &definition["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, version) = (text(&spec["group"]), text(&spec["versions"][0]["name"]));
+    let path = format!("/apis/{group}/{version}/namespaces/{NAMESPACE}/{}", text(&spec["names"]["plural"]));
+    let served = poll(Duration::from_secs(20), || {
+        Ok((send(server, "GET", &path, JSON, None)?.code == 200).then_some(()))
+    })?;
+    served.with_context(|| format!("{path} is never served"))
 }
 
 const JSON: &str = "application/json";

@@ -119,6 +119,21 @@ impl Matching {
         Ok(is_selected.then_some(resource))
     }
 
+    /// The same for a binding, which narrows what its policy matches: without rules, everything.
+    pub(crate) async fn selects(
+        &self,
+        core: &Core,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+    ) -> Result<bool> {
+        if self.rules.is_empty() && self.excluded.is_empty() {
+            return Ok(self.selects_object(attributes, object)
+                && (self.namespaces.is_everything()
+                    || self.selects_namespace(core, attributes, object).await?));
+        }
+        Ok(self.matches(core, attributes, object).await?.is_some())
+    }
+
     fn rule(
         &self,
         core: &Core,
@@ -133,6 +148,10 @@ impl Matching {
         let versions = || if self.is_exact { Vec::new() } else { equivalents(core, asked) };
         if listed(&self.excluded, asked) || versions().iter().any(|other| listed(&self.excluded, other)) {
             return None;
+        }
+        // A binding may only exclude.
+        if self.rules.is_empty() && !self.excluded.is_empty() {
+            return Some(Arc::clone(asked));
         }
         if listed(&self.rules, asked) {
             return Some(Arc::clone(asked));

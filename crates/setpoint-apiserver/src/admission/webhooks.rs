@@ -7,7 +7,9 @@ use futures::future::join_all;
 use serde_json::Value;
 
 use super::attributes::Attributes;
+use super::conditions::Conditions;
 use super::matching::{self, Matching};
+use super::policies;
 use super::registered::Registered;
 use super::review::{self, Response};
 use crate::convert;
@@ -28,6 +30,7 @@ pub(crate) struct Webhooks {
 pub(super) struct Webhook {
     name: String,
     matching: Matching,
+    conditions: Conditions,
     client_config: Value,
     limit: Duration,
     /// Whether the request fails if the webhook cannot be asked.
@@ -42,10 +45,34 @@ impl Webhook {
         Webhook {
             name: webhook["name"].as_str().unwrap_or_default().to_owned(),
             matching: Matching::parse(webhook, "rules"),
+            conditions: Conditions::parse(&webhook["matchConditions"]),
             client_config: webhook["clientConfig"].clone(),
             limit: Duration::from_secs(seconds),
             is_needed: webhook["failurePolicy"] != "Ignore",
             asks_again: webhook["reinvocationPolicy"] == "IfNeeded",
+        }
+    }
+
+    /// The resource in whose version the webhook is asked, if it is.
+    async fn matches(
+        &self,
+        core: &Core,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+    ) -> Result<Option<Arc<Resource>>> {
+        let matched = self.matching.matches(core, attributes, object).await?;
+        let Some(resource) = matched else { return Ok(None) };
+        if self.conditions.is_empty() {
+            return Ok(Some(resource));
+        }
+        let variables = policies::variables(core, attributes, &resource, object).await?;
+        match self.conditions.hold(&variables) {
+            Ok(holds) => Ok(holds.then_some(resource)),
+            Err(_) if !self.is_needed => Ok(None),
+            Err(why) => {
+                let asked = attributes.request.resource.group_resource();
+                Err(Status::forbidden(asked, attributes.name(object), &why))
+            }
         }
     }
 
@@ -123,7 +150,7 @@ pub(super) async fn mutate(
             if !is_due {
                 continue;
             }
-            let matched = webhook.matching.matches(core, attributes, object.as_ref()).await?;
+            let matched = webhook.matches(core, attributes, object.as_ref()).await?;
             let Some(resource) = matched else { continue };
             let asked = webhook.ask(core, attributes, &resource, object.as_ref(), true).await?;
             if let (Some(patch), Some(current)) = (asked, &object) {
@@ -165,7 +192,7 @@ pub(super) async fn validate(core: &Core, attributes: &Attributes<'_>, object: O
     let webhooks = registered(core, &core.admission.validating, "validatingwebhookconfigurations").await?;
     let mut asked = Vec::new();
     for webhook in webhooks.iter() {
-        if let Some(resource) = webhook.matching.matches(core, attributes, object).await? {
+        if let Some(resource) = webhook.matches(core, attributes, object).await? {
             asked.push(async move { webhook.ask(core, attributes, &resource, object, false).await });
         }
     }

@@ -67,7 +67,7 @@ fn expressions_have_the_values_that_the_language_gives_them() {
         ("unheard", "undeclared reference to 'unheard'"),
         ("optional.none().value()", "optional.none() dereference"),
         ("[1, 2].map(x, 1 / 0)", "division by zero"),
-        ("'a'.matches('(')", "error parsing regexp: unclosed group: `(`"),
+        ("'a'.matches('(')", "error parsing regexp: missing closing ): `(`"),
     ];
     for (source, error) in errors {
         assert_eq!(evaluate(source, &variables), Err(Failure::error(error)), "{source}");

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::admission_policy::match_conditions;
 use super::at::At;
 use super::fill::{default as set, default_text, each, part};
 use crate::metadata::names;
@@ -57,6 +58,8 @@ fn webhook(webhook: &At, mutates: bool) {
     }
     webhook.field("namespaceSelector").label_selector();
     webhook.field("objectSelector").label_selector();
+    let known = ["object", "oldObject", "request", "namespaceObject"];
+    match_conditions(&webhook.field("matchConditions"), &known);
     client_config(&webhook.field("clientConfig"));
     versions(&webhook.field("admissionReviewVersions"));
     if mutates {
@@ -96,7 +99,7 @@ fn versions(versions: &At) {
     }
 }
 
-fn rule(rule: &At) {
+pub(super) fn rule(rule: &At) {
     list_with_star(&rule.field("operations"), |operation| {
         operation.one_of(&["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
     });

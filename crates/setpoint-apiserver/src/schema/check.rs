@@ -62,6 +62,37 @@ pub(crate) fn check(schema: &Value, path: &str, status_subresource: bool) -> Vec
     errors
 }
 
+/// What is wrong with the schemas of a CustomResourceDefinition. On an update, only those that changed are looked at.
+pub(crate) fn check_definition(definition: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let versions =
+        |definition: &Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    let schema = |version: &Value| version["schema"]["openAPIV3Schema"].clone();
+    let has_status = |version: &Value| !version["subresources"]["status"].is_null();
+    let before: Vec<Value> = old.map(versions).unwrap_or_default().iter().map(schema).collect();
+    let versions = versions(definition);
+    let mut errors = Vec::new();
+    // kube-apiserver keeps a schema that all versions share in one place, and reports it there.
+    if let Some(shared) = versions.first().map(schema)
+        && !shared.is_null()
+        && versions.iter().all(|version| schema(version) == shared)
+    {
+        if !before.contains(&shared) {
+            errors = check(&shared, "spec.validation.openAPIV3Schema", versions.iter().any(has_status));
+        }
+        return errors;
+    }
+    for (index, version) in versions.iter().enumerate() {
+        let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
+        match schema(version) {
+            // The definition's own rules say that it is missing.
+            Value::Null => {}
+            schema if before.contains(&schema) => {}
+            schema => errors.extend(check(&schema, &path, has_status(version))),
+        }
+    }
+    errors
+}
+
 fn check_root(schema: &Value, path: &str) -> Option<FieldError> {
     let keywords = schema.as_object()?.iter().filter(|(_, value)| is_set(value)).map(|(keyword, _)| keyword);
     for keyword in keywords {
@@ -167,7 +198,7 @@ mod tests {
             (
                 json!({"type": "object", "properties": {"x": {"type": "string", "pattern": "a("}}}),
                 &[
-                    r#"@.properties[x].pattern: Invalid value: "a(": must be a valid regular expression, but isn't: error parsing regexp: unclosed group: `a(`"#,
+                    r#"@.properties[x].pattern: Invalid value: "a(": must be a valid regular expression, but isn't: error parsing regexp: missing closing ): `a(`"#,
                 ],
             ),
             (

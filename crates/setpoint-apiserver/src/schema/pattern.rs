@@ -47,9 +47,30 @@ fn compile(source: &str) -> Result<Regex, String> {
     built.map_err(|error| {
         // The last line says what is wrong; those before it draw the place.
         let text = error.to_string();
-        let problem = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        format!("error parsing regexp: {problem}: `{source}`")
+        let problem = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        let (problem, part) = in_go(problem, source);
+        format!("error parsing regexp: {problem}: `{part}`")
     })
+}
+
+/// The commonest problems in Go's words, with the part of the source that Go shows.
+fn in_go<'a>(problem: &'a str, source: &'a str) -> (&'a str, &'a str) {
+    match problem {
+        "unclosed group" => ("missing closing )", source),
+        "unopened group" => ("unexpected )", source),
+        "unclosed character class" => {
+            ("missing closing ]", source.rfind('[').map_or(source, |at| &source[at..]))
+        }
+        "repetition operator missing expression" => {
+            let operator = source.find(['*', '+', '?']).map_or(source, |at| &source[at..=at]);
+            ("missing argument to repetition operator", operator)
+        }
+        problem if problem.starts_with("look-around") => {
+            let found = source.find("(?").and_then(|at| source.get(at..at + 3));
+            ("invalid or unsupported Perl syntax", found.unwrap_or(source))
+        }
+        problem => (problem, source),
+    }
 }
 
 /// Both are RE2's language, but Go's `\d`, `\w`, `\s` and `\b` are ASCII, a `[` within a class is a plain character, and
@@ -174,7 +195,7 @@ mod tests {
     fn a_pattern_that_does_not_compile_matches_nothing_and_says_so() {
         let pattern = Pattern::new("a(");
         assert!(!pattern.matches("a("));
-        assert_eq!(pattern.error(), Some("error parsing regexp: unclosed group: `a(`"));
+        assert_eq!(pattern.error(), Some("error parsing regexp: missing closing ): `a(`"));
         assert!(Pattern::new(r"(\pL{1000}){1000}").error().is_some(), "too big to compile");
     }
 }

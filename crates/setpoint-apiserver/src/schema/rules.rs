@@ -124,7 +124,8 @@ pub(super) fn check(
 
 /// A rule as Go prints its struct.
 fn shown(rule: &Rule) -> Shown {
-    let text = |value: &str| Value::from(value).to_string();
+    let escaped = |text: String| text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+    let text = |value: &str| escaped(Value::from(value).to_string());
     Shown::Raw(format!(
         "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
         text(&rule.rule),
@@ -364,6 +365,9 @@ impl Validation {
             match rule.reason.as_deref() {
                 Some("FieldValueForbidden") => Problem::Forbidden(detail),
                 Some("FieldValueRequired") => Problem::Required(detail),
+                Some("FieldValueDuplicate") if hidden => {
+                    Problem::Duplicate(Shown::Raw(String::new()), String::new())
+                }
                 Some("FieldValueDuplicate") => Problem::Duplicate(value.clone().into(), String::new()),
                 _ if hidden => Problem::InvalidHidden(detail),
                 _ => Problem::Invalid(value.clone().into(), detail),

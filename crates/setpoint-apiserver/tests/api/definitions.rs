@@ -1,6 +1,7 @@
 //! CustomResourceDefinitions and what they define.
 
 mod objects;
+mod schemas;
 mod serving;
 mod validation;
 

@@ -14,6 +14,7 @@ mod kinds;
 mod list;
 mod openapi;
 mod patch;
+mod policies;
 mod server;
 mod strategic;
 mod subresources;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::NAMESPACE;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     include_str!("kinds/pods.yaml"),
     include_str!("kinds/apps.yaml"),
     include_str!("kinds/batch.yaml"),
@@ -14,6 +14,7 @@ const FILES: [&str; 7] = [
     include_str!("kinds/services.yaml"),
     include_str!("kinds/networking.yaml"),
     include_str!("kinds/policy.yaml"),
+    include_str!("kinds/custom.yaml"),
 ];
 
 /// A kind and what to send about it.
@@ -196,6 +197,11 @@ fn merge(object: &mut Value, more: &Value) {
         }
         (object, more) => *object = more.clone(),
     }
+}
+
+/// What both servers must know before the kinds can be sent.
+pub(super) fn definitions() -> Vec<Value> {
+    serde_saphyr::from_str(include_str!("definitions.yaml")).expect("the test data is YAML")
 }
 
 /// Every kind of the test data.

@@ -7,6 +7,7 @@ use super::super::webhook_configuration;
 use super::version;
 use crate::definitions::{self, Approval};
 use crate::metadata::names;
+use crate::schema::check_definition;
 
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
@@ -60,15 +61,14 @@ fn spec(definition: &At, old: Option<&Value>) {
             version.field("schema").field("openAPIV3Schema").required("");
         }
     }
-    let old_versions = old.map_or(&[][..], |old| items(&old["spec"]["versions"]));
     for version in versions.items() {
         let name = version.field("name");
         if let problems @ [_, ..] = names::dns1035_label(name.text()).as_slice() {
             name.invalid_text(problems.join(","));
         }
-        let before = old_versions.iter().find(|old| old["name"] == *name.value());
-        version::validate(&version, before);
+        version::validate(&version);
     }
+    spec.errors().extend(check_definition(definition.value(), old));
     version_list(&versions);
     spec_names(&spec.field("names"));
     conversion(&spec.field("conversion"));

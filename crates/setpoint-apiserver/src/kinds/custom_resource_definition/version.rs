@@ -3,24 +3,17 @@
 use serde_json::Value;
 
 use super::super::at::{At, items};
-use crate::schema::{Structural, Type, check};
+use crate::schema::{Structural, Type};
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 9] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];
 const MOST_SELECTABLE_FIELDS: usize = 8;
 
-/// `old` is the version of the same name before an update.
-pub(super) fn validate(version: &At, old: Option<&Value>) {
+pub(super) fn validate(version: &At) {
     deprecation(version);
     let schema = version.field("schema");
     let schema = schema.field("openAPIV3Schema");
-    // What was accepted once is not checked again.
-    let is_known = old.is_some_and(|old| old["schema"]["openAPIV3Schema"] == *schema.value());
-    if schema.exists() && !is_known {
-        let has_status = version.field("subresources").field("status").exists();
-        version.errors().extend(check(schema.value(), &schema.path(), has_status));
-    }
     scale(&version.field("subresources"));
     version.field("additionalPrinterColumns").items().for_each(|column| self::column(&column));
     selectable(version, schema.value());

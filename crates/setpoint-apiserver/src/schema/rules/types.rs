@@ -97,13 +97,7 @@ struct Problem {
 
 impl Problem {
     fn print(&self, source: &str) -> String {
-        let offset = source.find(&self.near).unwrap_or(0);
-        let before = &source[..offset];
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        let text = source.lines().nth(line - 1).unwrap_or_default();
-        let dots = ".".repeat(column - 1);
-        format!("ERROR: <input>:{line}:{column}: {}\n | {text}\n | {dots}^", self.message)
+        cel::pointed(source, &self.near, &self.message)
     }
 }
 
