@@ -22,7 +22,7 @@ async fn networks_and_subnets_are_made_found_changed_and_deleted() {
     let scripted = Scripted::default();
     let neutron = client(&scripted);
     let network = neutron.create_network("default/a", "mine").await.unwrap();
-    assert_eq!(neutron.networks_described("mine").await.unwrap(), [network.clone()]);
+    assert_eq!(neutron.networks_described("mine").await.unwrap(), std::slice::from_ref(&network));
     assert_eq!(neutron.networks_described("yours").await.unwrap(), []);
     let wanted = NewSubnet {
         network_id: network.id.clone(),
