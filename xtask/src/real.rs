@@ -29,7 +29,9 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use http::Client;
-use peers::{CLIENT_GO, HELM, KUBE_CONTROLLER_MANAGER, KUBECTL, OLD_KUBECTL, Peer, Peers};
+use peers::{
+    CLIENT_GO, CONTROLLER_RUNTIME, HELM, KUBE_CONTROLLER_MANAGER, KUBECTL, OLD_KUBECTL, Peer, Peers,
+};
 use report::{Filter, Report};
 use servers::{Reference, Server};
 
@@ -195,8 +197,10 @@ fn clients(report: &mut Report, peers: &Peers, server: &Server) {
     if let Some(program) = wanted(report, peers, &HELM, helm::SUITE) {
         helm::run(report, &program, server);
     }
-    if let Some(program) = wanted(report, peers, &CLIENT_GO, client_go::SUITE) {
-        client_go::run(report, &program, server.kubeconfig());
+    for (suite, peer) in [(client_go::SUITE, &CLIENT_GO), (client_go::OPERATOR, &CONTROLLER_RUNTIME)] {
+        if let Some(program) = wanted(report, peers, peer, suite) {
+            client_go::run(report, suite, &program, server.kubeconfig());
+        }
     }
 }
 
@@ -288,6 +292,7 @@ fn list() {
         }
     }
     println!("{}: see xtask/peers/clientgo", client_go::SUITE);
+    println!("{}: see xtask/peers/controllerruntime", client_go::OPERATOR);
     for name in discovery::NAMES {
         println!("{}: {name}", discovery::SUITE);
     }

@@ -1,4 +1,4 @@
-//! The suite `client-go`: a Go program of ours, which prints a line a check.
+//! The suites of Go programs of ours, which print a line a check: `client-go` and `controller-runtime`.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,20 +9,23 @@ use anyhow::{Result, anyhow, bail};
 use super::process;
 use super::report::Report;
 
+/// A client of client-go.
 pub(crate) const SUITE: &str = "client-go";
+/// An operator on controller-runtime.
+pub(crate) const OPERATOR: &str = "controller-runtime";
 
-/// The program bounds each of its checks by 30 s, most take milliseconds.
+/// A program bounds each of its checks by 30 s, most take milliseconds.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Runs the program and repeats its lines.
-pub(crate) fn run(report: &mut Report, program: &Path, kubeconfig: &Path) {
+/// Runs the program of a suite and repeats its lines.
+pub(crate) fn run(report: &mut Report, suite: &str, program: &Path, kubeconfig: &Path) {
     let begun = Instant::now();
-    if let Err(error) = repeat(report, program, kubeconfig) {
-        report.record(SUITE, "the program runs to its end", begun.elapsed(), Err(error));
+    if let Err(error) = repeat(report, suite, program, kubeconfig) {
+        report.record(suite, "the program runs to its end", begun.elapsed(), Err(error));
     }
 }
 
-fn repeat(report: &mut Report, program: &Path, kubeconfig: &Path) -> Result<()> {
+fn repeat(report: &mut Report, suite: &str, program: &Path, kubeconfig: &Path) -> Result<()> {
     let mut command = Command::new(program);
     command.arg("--kubeconfig").arg(kubeconfig);
     let finished = process::run(command, None, LIMIT)?;
@@ -31,8 +34,8 @@ fn repeat(report: &mut Report, program: &Path, kubeconfig: &Path) -> Result<()> 
         let Some(verdict) = Verdict::parse(line) else { bail!("not a verdict: {line:?}") };
         lines += 1;
         let outcome = verdict.failure.map_or(Ok(()), |why| Err(anyhow!("{why}")));
-        if report.filter().takes(SUITE, verdict.name) {
-            report.record(SUITE, verdict.name, verdict.took, outcome);
+        if report.filter().takes(suite, verdict.name) {
+            report.record(suite, verdict.name, verdict.took, outcome);
         }
     }
     if lines == 0 {

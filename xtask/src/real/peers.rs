@@ -49,6 +49,14 @@ pub(crate) const ETCD: Peer = Peer {
 pub(crate) const CLIENT_GO: Peer =
     Peer { name: "clientgo", module: "clientgo", package: ".", versioned_by: "k8s.io/client-go" };
 
+/// Our operator on controller-runtime.
+pub(crate) const CONTROLLER_RUNTIME: Peer = Peer {
+    name: "controllerruntime",
+    module: "controllerruntime",
+    package: ".",
+    versioned_by: "sigs.k8s.io/controller-runtime",
+};
+
 pub(crate) const HELM: Peer = Peer {
     name: "helm",
     module: "helm",
@@ -72,7 +80,7 @@ pub(crate) const SAMPLE_CONTROLLER: Peer = Peer {
 };
 
 /// Every peer, in the order in which they are wanted.
-pub(crate) const ALL: [&Peer; 8] = [
+pub(crate) const ALL: [&Peer; 9] = [
     &KUBECTL,
     &OLD_KUBECTL,
     &CLIENT_GO,
@@ -80,6 +88,7 @@ pub(crate) const ALL: [&Peer; 8] = [
     &KUBE_APISERVER,
     &KUBE_CONTROLLER_MANAGER,
     &HELM,
+    &CONTROLLER_RUNTIME,
     &SAMPLE_CONTROLLER,
 ];
 
