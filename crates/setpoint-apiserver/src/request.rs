@@ -252,9 +252,9 @@ impl Draft {
         let mut unknown: Vec<UnknownField> = Vec::new();
         let reset = managed_fields::note_reset(&object);
         let before = self.is_patched.then(|| object.clone());
-        conform(ty, &mut object, &mut unknown).map_err(|error| match (before, &self.quoted) {
+        conform(ty, &mut object, &mut unknown).map_err(|error| match (&before, &self.quoted) {
             (Some(before), Some(patch)) => {
-                Status::bad_patch(patch, patch::conversion_error(ty, &before, &error.to_string()))
+                Status::bad_patch(patch, patch::conversion_error(ty, before, &error.to_string()))
             }
             (Some(before), None) => Status::bad_patch(&before.to_string(), error.to_string()),
             (None, _) => refuse(&error),
@@ -264,9 +264,10 @@ impl Draft {
         }
         let unknown = unknown.iter().map(ToString::to_string).collect();
         let found = Found { warnings: self.warnings, strict: self.strict, unknown };
-        let warnings = found.judge(validation).map_err(|why| match &self.quoted {
-            Some(patch) => Status::bad_patch(patch, why),
-            None => refuse(&why),
+        let warnings = found.judge(validation).map_err(|why| match (&before, &self.quoted) {
+            (_, Some(patch)) => Status::bad_patch(patch, why),
+            (Some(before), None) => Status::bad_patch(&before.to_string(), why),
+            (None, None) => refuse(&why),
         })?;
         Ok(Input { object, warnings })
     }
@@ -305,7 +306,10 @@ impl Draft {
         let unknown = unknown.iter().map(|field| format!("metadata.{}", field.path)).chain(dropped);
         let unknown = unknown.map(|path| format!("unknown field {path:?}")).collect();
         let found = Found { warnings: self.warnings, strict: self.strict, unknown };
-        let warnings = found.judge(validation).map_err(|why| refuse(&why))?;
+        let warnings = found.judge(validation).map_err(|why| match &before {
+            Some(before) => Status::bad_patch(before, why),
+            None => refuse(&why),
+        })?;
         Ok(Input { object, warnings })
     }
 }

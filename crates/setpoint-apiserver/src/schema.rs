@@ -27,6 +27,7 @@ pub(crate) use check::check;
 pub(crate) use check::check_definition;
 pub(crate) use pattern::Pattern;
 pub(crate) use rules::{Rule, usable_message};
+pub(crate) use validate::NOT_CHECKED;
 
 /// One node of a parsed schema. The schemas below `allOf`, `anyOf`, `oneOf` and `not` are nodes too, though there only
 /// value validations, `properties` and `items` may be set for the whole to be structural.

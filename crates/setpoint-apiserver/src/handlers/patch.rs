@@ -8,6 +8,7 @@ use super::get::read;
 use super::update::{self, Ownership};
 use crate::answer::{Answer, Payload};
 use crate::convert;
+use crate::field_error::FieldError;
 use crate::kinds;
 use crate::managed_fields::{self, Apply, Target};
 use crate::object;
@@ -98,8 +99,19 @@ fn merge(
     let mut object = Draft::from(patched).finish(request.expected(), FieldValidation::Ignore)?.object;
     create::set_namespace(request, &mut object)?;
     update::check_name(request, &object)?;
+    check_uid(request, live, &object)?;
     kinds::default(&request.resource, &mut object);
     Ok(object)
+}
+
+/// The uid of what is applied is no precondition, as in other writes, but a field that may not change.
+fn check_uid(request: &ResourceRequest, live: &Value, object: &Value) -> Result<()> {
+    let uid = |object: &Value| object::text(object, &["metadata", "uid"]).unwrap_or_default().to_owned();
+    if uid(live).is_empty() || uid(object) == uid(live) {
+        return Ok(());
+    }
+    let error = FieldError::invalid("metadata.uid", uid(object), "field is immutable");
+    Err(Status::invalid(request.resource.group_kind(), request.name(), &[error]))
 }
 
 async fn create_applied(

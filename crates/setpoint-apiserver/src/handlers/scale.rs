@@ -126,7 +126,8 @@ fn scale_type() -> &'static Type {
 /// The workload with the replicas of a Scale.
 pub(super) fn scaled(resource: &Resource, mut object: Value, scale: &Value) -> Result<Value> {
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
-    if replicas < 0 {
+    // Custom resources are checked as a whole, under the path that their definition gives.
+    if replicas < 0 && resource.definition().is_none() {
         let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
         let kind = GroupResource { group: "autoscaling", resource: "Scale" };
         return Err(Status::invalid(kind, object::name(&object), &[error]));

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::definitions::Custom;
 use crate::field_error::FieldError;
+use crate::schema::NOT_CHECKED;
 use crate::strategy::Part;
 
 /// Everything that is wrong with an object beyond its metadata.
@@ -13,10 +14,13 @@ pub(super) fn validate(custom: &Custom, part: Part, object: &Value, old: Option<
         (Some(schema), _, old) => schema.validate(object, old),
         (None, ..) => Vec::new(),
     };
+    // That rules were not checked is said last.
+    let not_checked = errors.pop_if(|error| error.message().ends_with(NOT_CHECKED));
     if part != Part::Status {
         errors.extend(replicas(custom, object, Which::Spec));
     }
     errors.extend(replicas(custom, object, Which::Status));
+    errors.extend(not_checked);
     errors
 }
 
@@ -31,16 +35,21 @@ enum Which {
 fn replicas(custom: &Custom, object: &Value, which: Which) -> Option<FieldError> {
     let scale = custom.scale.as_ref()?;
     let path = if which == Which::Spec { &scale.spec_replicas } else { &scale.status_replicas };
-    let value = path.iter().try_fold(object, |value, name| value.get(name))?;
     let field = format!(".{}", path.join("."));
-    match value.as_i64() {
-        None => {
-            let why = format!(
-                "{field} accessor error: {value} is of the type {}, expected int64",
-                crate::body::go_type(value)
-            );
-            Some(FieldError::invalid(field, 0, why))
+    let wrong = |found: &Value, expected: &str| {
+        let (text, kind) = (crate::patch::go_text(found), crate::patch::go_type(found));
+        let why = format!("{field} accessor error: {text} is of the type {kind}, expected {expected}");
+        Some(FieldError::invalid(field.as_str(), 0, why))
+    };
+    let mut value = object;
+    for name in path {
+        match value {
+            Value::Object(fields) => value = fields.get(name)?,
+            other => return wrong(other, "map[string]interface{}"),
         }
+    }
+    match value.as_i64() {
+        None => wrong(value, "int64"),
         Some(count) if count < 0 => {
             Some(FieldError::invalid(field, count, "should be a non-negative integer"))
         }

@@ -11,7 +11,7 @@ use crate::status::{Result, Status};
 pub(crate) fn decode(patch: &[u8], validation: FieldValidation) -> Result<(Value, Vec<String>)> {
     let decoded = body::parse_yaml(patch).map_err(|why| malformed(&why))?;
     if !decoded.value.is_object() {
-        let found = super::go_type(&decoded.value);
+        let found = body::go_type(&decoded.value);
         return Err(malformed(&format!(
             "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type \
              map[string]interface {{}}"

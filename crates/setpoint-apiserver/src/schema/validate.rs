@@ -6,7 +6,8 @@ use super::correlate::Correlated;
 use super::{Structural, embedded, list_type, value};
 use crate::field_error::{FieldError, Problem};
 
-const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing \
+/// What is said last of an object whose rules could not be looked at.
+pub(crate) const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing \
                            errors to complete validation";
 
 impl Structural {

@@ -62,6 +62,33 @@ async fn yaml_is_applied_too() {
 }
 
 #[tokio::test]
+async fn another_uid_is_a_field_that_may_not_change() {
+    let api = Api::new();
+    let path = format!("{MAPS}/a");
+    apply(&api, &path, "m", "", &data("a", json!({"x": "1"}))).await.ok();
+    let mut other = data("a", json!({"x": "1"}));
+    other["metadata"]["uid"] = "other".into();
+    apply(&api, &path, "m", "", &other).await.refused(
+        422,
+        "ConfigMap \"a\" is invalid: metadata.uid: Invalid value: \"other\": field is immutable",
+    );
+}
+
+#[tokio::test]
+async fn what_is_applied_is_an_object() {
+    let api = Api::new();
+    for (body, found) in [("[1]", "array"), ("1", "number")] {
+        api.call("PATCH", &format!("{MAPS}/a?fieldManager=m"), MEDIA, body).await.refused(
+            400,
+            &format!(
+                "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into \
+                 Go value of type map[string]interface {{}}"
+            ),
+        );
+    }
+}
+
+#[tokio::test]
 async fn fields_that_are_not_applied_any_more_go_unless_somebody_else_owns_them() {
     let api = Api::new();
     let path = format!("{MAPS}/a");

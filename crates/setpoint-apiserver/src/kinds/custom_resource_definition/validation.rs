@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::at::{At, items};
 use super::super::webhook_configuration;
-use super::version;
+use super::version::{self, Shared};
 use crate::definitions::{self, Approval};
 use crate::metadata::names;
 use crate::schema::check_definition;
@@ -13,7 +13,9 @@ const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// Everything but the metadata.
 pub(in super::super) fn validate(definition: &At, old: Option<&Value>) {
-    name(definition);
+    if old.is_none() {
+        name(definition);
+    }
     spec(definition, old);
     accepted_names(&definition.field("status").field("acceptedNames"));
     stored_versions(definition);
@@ -61,16 +63,28 @@ fn spec(definition: &At, old: Option<&Value>) {
             version.field("schema").field("openAPIV3Schema").required("");
         }
     }
+    let shared = Shared::of(items(versions.value()));
     for version in versions.items() {
         let name = version.field("name");
         if let problems @ [_, ..] = names::dns1035_label(name.text()).as_slice() {
             name.invalid_text(problems.join(","));
         }
-        version::validate(&version);
+        version::validate(&version, &shared);
     }
-    spec.errors().extend(check_definition(definition.value(), old));
     version_list(&versions);
+    if let Some(first) = items(versions.value()).first() {
+        // kube-apiserver has it a second time in its internal form, and checks both.
+        let name = spec.alias_of("version", &first["name"]);
+        let problems = names::dns1035_label(name.text());
+        if !name.text().is_empty() && !problems.is_empty() {
+            name.invalid_text(problems.join(","));
+        }
+    }
     spec_names(&spec.field("names"));
+    spec.errors().extend(check_definition(definition.value(), old));
+    if let Some(first) = items(versions.value()).first() {
+        version::validate_shared(&spec, first, &shared);
+    }
     conversion(&spec.field("conversion"));
     if let Some(old) = old {
         immutable(&spec, old);

@@ -10,13 +10,49 @@ const COLUMN_FORMATS: [&str; 9] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];
 const MOST_SELECTABLE_FIELDS: usize = 8;
 
-pub(super) fn validate(version: &At) {
+/// What all versions have in common: kube-apiserver reports problems of these once, for the whole `spec`.
+pub(super) struct Shared {
+    subresources: bool,
+    columns: bool,
+    selectable: bool,
+}
+
+impl Shared {
+    pub(super) fn of(versions: &[Value]) -> Shared {
+        let same = |field: &str| versions.windows(2).all(|pair| pair[0][field] == pair[1][field]);
+        Shared {
+            subresources: same("subresources"),
+            columns: same("additionalPrinterColumns"),
+            selectable: same("selectableFields"),
+        }
+    }
+}
+
+pub(super) fn validate(version: &At, shared: &Shared) {
     deprecation(version);
-    let schema = version.field("schema");
-    let schema = schema.field("openAPIV3Schema");
-    scale(&version.field("subresources"));
-    version.field("additionalPrinterColumns").items().for_each(|column| self::column(&column));
-    selectable(version, schema.value());
+    if !shared.subresources {
+        scale(&version.field("subresources"));
+    }
+    if !shared.columns {
+        version.field("additionalPrinterColumns").items().for_each(|column| self::column(&column));
+    }
+    if !shared.selectable {
+        selectable(&version.field("selectableFields"), version.value());
+    }
+}
+
+/// What is the same in all versions, the first of which is `first`.
+pub(super) fn validate_shared(spec: &At, first: &Value, shared: &Shared) {
+    if shared.subresources {
+        scale(&spec.alias_of("subresources", &first["subresources"]));
+    }
+    if shared.columns {
+        let columns = spec.alias_of("additionalPrinterColumns", &first["additionalPrinterColumns"]);
+        columns.items().for_each(|column| self::column(&column));
+    }
+    if shared.selectable {
+        selectable(&spec.alias_of("selectableFields", &first["selectableFields"]), first);
+    }
 }
 
 fn deprecation(version: &At) {
@@ -88,12 +124,11 @@ fn column(column: &At) {
     }
 }
 
-fn selectable(version: &At, schema: &Value) {
-    let fields = version.field("selectableFields");
+fn selectable(fields: &At, version: &Value) {
     if items(fields.value()).is_empty() {
         return;
     }
-    let Ok(schema) = Structural::parse(schema) else { return };
+    let Ok(schema) = Structural::parse(&version["schema"]["openAPIV3Schema"]) else { return };
     let mut known: Vec<&str> = Vec::new();
     for field in fields.items() {
         let path = field.field("jsonPath");

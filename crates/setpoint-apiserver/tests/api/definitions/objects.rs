@@ -142,6 +142,46 @@ async fn what_the_schema_does_not_know_is_dropped_and_what_it_defaults_is_filled
     );
 }
 
+/// `kubectl edit` shows the reasons of a 422 in the file, those of a 400 only once.
+#[tokio::test(start_paused = true)]
+async fn a_strict_patch_with_an_unknown_field_is_invalid() {
+    let api = with_foos().await;
+    api.post(FOOS, &foo("a")).await.ok();
+    let path = format!("{FOOS}/a?fieldValidation=Strict");
+    let refused = api.merge(&path, &json!({"spec": {"typo": 1}})).await;
+    assert_eq!((refused.code, refused.reason()), (422, "Invalid"), "{}", refused.body);
+    assert_eq!(refused.body["details"]["causes"][0]["field"], "patch");
+    assert!(refused.message().ends_with("strict decoding error: unknown field \"spec.typo\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_negative_scale_is_refused_under_the_path_of_the_definition() {
+    let api = with_foos().await;
+    api.post(FOOS, &foo("a")).await.ok();
+    let refused = api.merge(&format!("{FOOS}/a/scale"), &json!({"spec": {"replicas": -1}})).await;
+    assert_eq!(refused.code, 422, "{}", refused.body);
+    assert_eq!(refused.body["details"]["kind"], "Foo");
+    assert!(
+        refused.message().contains(".spec.replicas: Invalid value: -1: should be a non-negative integer")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_that_are_no_count_are_named_as_go_names_them() {
+    let api = with_foos().await;
+    let mut given = foo("a");
+    for (spec, why) in [
+        (json!({"replicas": "2"}), "2 is of the type string, expected int64"),
+        (json!({"replicas": 2.5}), "2.5 is of the type float64, expected int64"),
+        (json!("text"), "text is of the type string, expected map[string]interface{}"),
+    ] {
+        given["spec"] = spec;
+        let refused = api.post(FOOS, &given).await;
+        let expected = format!(".spec.replicas: Invalid value: 0: .spec.replicas accessor error: {why}");
+        assert!(refused.message().contains(&expected), "{}", refused.message());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_breaks_the_schema_is_refused_with_the_place() {
     let api = with_foos().await;

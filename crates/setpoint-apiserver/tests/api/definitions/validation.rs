@@ -49,18 +49,37 @@ async fn columns_scale_paths_and_selectable_fields_are_checked() {
     assert_eq!(
         found,
         [
-            "spec.versions[0].subresources.scale.specReplicasPath: Invalid value: \".status.replicas\": should be a \
+            "spec.subresources.scale.specReplicasPath: Invalid value: \".status.replicas\": should be a \
              json path under .spec",
-            "spec.versions[0].additionalPrinterColumns[0].type: Invalid value: \"text\": must be one of \
+            "spec.additionalPrinterColumns[0].type: Invalid value: \"text\": must be one of \
              boolean,date,integer,number,string",
-            "spec.versions[0].additionalPrinterColumns[0].JSONPath: Invalid value: \"spec.x\": must be a simple json \
+            "spec.additionalPrinterColumns[0].JSONPath: Invalid value: \"spec.x\": must be a simple json \
              path starting with .",
-            "spec.versions[0].selectableFields[0].jsonPath: Invalid value: \".spec\": must point to a field of type \
+            "spec.selectableFields[0].jsonPath: Invalid value: \".spec\": must point to a field of type \
              string, boolean or integer. Enum string fields and strings with formats are allowed.",
-            "spec.versions[0].selectableFields[1].jsonPath: Invalid value: \".spec.none\": is an invalid path: does \
+            "spec.selectableFields[1].jsonPath: Invalid value: \".spec.none\": is an invalid path: does \
              not refer to a valid field",
         ]
     );
+}
+
+/// What is the same in all versions is reported once, where kube-apiserver has it inside.
+#[tokio::test(start_paused = true)]
+async fn problems_are_where_kube_apiserver_has_them() {
+    let bad = json!({"openAPIV3Schema": {"type": "object", "properties": {"a": {}}}});
+    let found = problems(|wanted| wanted["spec"]["versions"][0]["schema"] = bad.clone()).await;
+    let what =
+        "openAPIV3Schema.properties[a].type: Required value: must not be empty for specified object fields";
+    assert_eq!(found, [format!("spec.validation.{what}")]);
+    let found = problems(|wanted| {
+        let mut other = wanted["spec"]["versions"][0].clone();
+        other["name"] = "v0".into();
+        other["storage"] = false.into();
+        other["schema"] = bad;
+        wanted["spec"]["versions"].as_array_mut().unwrap().push(other);
+    })
+    .await;
+    assert_eq!(found, [format!("spec.versions[1].schema.{what}")]);
 }
 
 #[tokio::test(start_paused = true)]
