@@ -7,6 +7,7 @@ mod apply;
 mod bad_input;
 mod change;
 mod create;
+mod custom;
 mod delete;
 mod discovery;
 mod explain;
@@ -50,6 +51,7 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         server_side::SCENARIOS,
         table::SCENARIOS,
         explain::SCENARIOS,
+        custom::SCENARIOS,
     ]
     .into_iter()
     .flatten()
@@ -181,6 +183,15 @@ impl Kubectl {
                 bail!("kubectl {}\nlacks:   {part}\nprinted: {}", self.fill(line), printed.trim_end());
             };
             rest = &rest[found + part.len()..];
+        }
+        Ok(())
+    }
+
+    /// A file that a command or an editor left contains this.
+    fn mentions_file(&self, name: &str, expected: &str) -> Result<()> {
+        let text = std::fs::read_to_string(self.folder.path().join(name))?;
+        if !text.contains(expected) {
+            bail!("{name}\nlacks:    {expected}\ncontains: {text}");
         }
         Ok(())
     }

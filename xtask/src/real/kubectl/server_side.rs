@@ -17,10 +17,11 @@ fn map(data: &str) -> String {
 
 fn conflict(k: &Kubectl) -> Result<()> {
     k.says_given("apply --server-side -f -", &map(r#""a":"1""#), "configmap/c serverside-applied")?;
-    k.fails_given(
+    // What follows are kubectl's own words about what to do now.
+    k.complains_given(
         "apply --server-side --field-manager=other -f -",
         &map(r#""a":"2""#),
-        "conflict with \"kubectl\": .data.a",
+        "error: Apply failed with 1 conflict: conflict with \"kubectl\": .data.a\nPlease review the fields above",
     )?;
     k.says("get cm c -o jsonpath='{.data.a}'", "1")?;
     k.says_given(
