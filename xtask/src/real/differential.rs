@@ -10,6 +10,9 @@ mod compare;
 mod kinds;
 mod mask;
 mod mutate;
+mod script;
+
+use std::time::{Duration, Instant};
 
 use std::time::Duration;
 
@@ -19,6 +22,7 @@ use serde_json::Value;
 use self::allowed::Allowed;
 use self::compare::Difference;
 use self::kinds::Kind;
+use self::script::Script;
 use super::http::Client;
 use super::process::poll;
 use super::report::Report;
@@ -30,7 +34,8 @@ const NAMESPACE: &str = "diff";
 
 /// The names of the checks, for `--list`.
 pub(crate) fn names() -> Vec<String> {
-    kinds::all().into_iter().map(|kind| kind.name).collect()
+    let scripts = script::all().into_iter().map(|script| script.name);
+    kinds::all().into_iter().map(|kind| kind.name).chain(scripts).collect()
 }
 
 /// Sends everything to both servers.
@@ -42,7 +47,10 @@ pub(crate) fn run(report: &mut Report, ours: &Client, theirs: &Client) {
         return report.record(SUITE, "both servers have a namespace", took, Err(error));
     }
     for kind in kinds::all() {
-        report.check(SUITE, &kind.name.clone(), || run.kind(&kind));
+        report.check(SUITE, &kind.name, || run.kind(&kind));
+    }
+    for script in script::all() {
+        report.check(SUITE, &script.name, || run.script(&script));
     }
     let Run { requests, equal, excused, .. } = run;
     let text = format!(
@@ -91,25 +99,41 @@ impl Run<'_> {
 
     fn kind(&mut self, kind: &Kind) -> Result<()> {
         let mut found = Vec::new();
+        self.define(kind.definition())?;
         self.creates(kind, &mut found)?;
         self.changes(kind, &mut found)?;
-        let total = found.len();
-        if total > 0 {
-            bail!("{total} answers differ\n{}", found.join("\n"));
+        none(&found)
+    }
+
+    /// Steps in their order, on objects that stay until a step deletes them.
+    fn script(&mut self, script: &Script) -> Result<()> {
+        let mut found = Vec::new();
+        self.define(script.definition())?;
+        for step in script.steps() {
+            self.compare(&script.name, &step.title, &mut found, |server| step.send(server, &script.path))?;
+            if step.redefines() {
+                std::thread::sleep(REDEFINE_TIME);
+            }
         }
-        Ok(())
+        none(&found)
+    }
+
+    /// Both servers get a CustomResourceDefinition, if there is one.
+    fn define(&self, definition: Option<&Value>) -> Result<()> {
+        let Some(definition) = definition else { return Ok(()) };
+        self.servers.iter().try_for_each(|server| define(server, definition))
     }
 
     /// Good and bad objects, none of which stays.
     fn creates(&mut self, kind: &Kind, found: &mut Vec<String>) -> Result<()> {
         let path = format!("{}?dryRun=All", kind.path);
         for (name, object) in kind.good() {
-            self.compare(kind, &format!("create {name}"), found, |server| {
+            self.compare(&kind.name, &format!("create {name}"), found, |server| {
                 send(server, "POST", &path, JSON, Some(object))
             })?;
         }
         for (name, object) in kind.edited().into_iter().chain(mutate::all(kind)) {
-            self.compare(kind, &format!("create with {name}"), found, |server| {
+            self.compare(&kind.name, &format!("create with {name}"), found, |server| {
                 send(server, "POST", &path, JSON, Some(&object))
             })?;
         }
@@ -121,19 +145,24 @@ impl Run<'_> {
         let object = kind.living();
         let name = object["metadata"]["name"].as_str().context("objects have names")?.to_owned();
         let path = format!("{}/{name}", kind.path);
-        self.compare(kind, "create", found, |server| send(server, "POST", &kind.path, JSON, Some(&object)))?;
-        self.compare(kind, "create again", found, |server| {
+        self.compare(&kind.name, "create", found, |server| {
+            send(server, "POST", &kind.path, JSON, Some(&object))
+        })?;
+        if kind.path == DEFINITIONS {
+            self.servers.iter().try_for_each(|server| served(server, &object))?;
+        }
+        self.compare(&kind.name, "create again", found, |server| {
             send(server, "POST", &kind.path, JSON, Some(&object))
         })?;
         for (edit, change) in kind.updates() {
-            self.compare(kind, &format!("update with {edit}"), found, |server| {
+            self.compare(&kind.name, &format!("update with {edit}"), found, |server| {
                 let mut object = send(server, "GET", &path, JSON, None)?.body;
                 change.apply(&mut object);
                 send(server, "PUT", &path, JSON, Some(&object))
             })?;
         }
         for (part, edit, change) in kind.part_updates() {
-            self.compare(kind, &format!("update {part} with {edit}"), found, |server| {
+            self.compare(&kind.name, &format!("update {part} with {edit}"), found, |server| {
                 let mut object = send(server, "GET", &path, JSON, None)?.body;
                 change.apply(&mut object);
                 send(server, "PUT", &format!("{path}/{part}"), JSON, Some(&object))
@@ -141,29 +170,29 @@ impl Run<'_> {
         }
         for (media, patch) in kind.patches() {
             let media = format!("application/{media}-patch+json");
-            self.compare(kind, &format!("patch with {patch}"), found, |server| {
+            self.compare(&kind.name, &format!("patch with {patch}"), found, |server| {
                 send(server, "PATCH", &path, &media, Some(patch))
             })?;
         }
-        self.compare(kind, "get", found, |server| send(server, "GET", &path, JSON, None))?;
-        self.compare(kind, "delete", found, |server| send(server, "DELETE", &path, JSON, None))?;
-        self.compare(kind, "delete again", found, |server| send(server, "DELETE", &path, JSON, None))
+        self.compare(&kind.name, "get", found, |server| send(server, "GET", &path, JSON, None))?;
+        self.compare(&kind.name, "delete", found, |server| send(server, "DELETE", &path, JSON, None))?;
+        self.compare(&kind.name, "delete again", found, |server| send(server, "DELETE", &path, JSON, None))
     }
 
     /// Lets both servers answer, and notes how the answers differ.
     fn compare(
         &mut self,
-        kind: &Kind,
+        subject: &str,
         what: &str,
         found: &mut Vec<String>,
         mut request: impl FnMut(&Client) -> Result<Answer>,
     ) -> Result<()> {
-        let mut ask = |server| request(server).with_context(|| format!("{} {what}", kind.name));
+        let mut ask = |server| request(server).with_context(|| format!("{subject}: {what}"));
         let [ours, theirs] = [ask(self.servers[0])?, ask(self.servers[1])?];
         self.requests += 1;
         let all = compare::answers(&ours, &theirs);
         let count = all.len();
-        let subject = format!("{}: {what}", kind.name);
+        let subject = format!("{subject}: {what}");
         let unexcused: Vec<Difference> =
             all.into_iter().filter(|difference| !self.allowed.excuses(&subject, difference)).collect();
         match (count, unexcused.len()) {
@@ -179,24 +208,52 @@ impl Run<'_> {
     }
 }
 
-/// Makes a custom resource known, and waits until it is served.
+/// A server gets a CustomResourceDefinition, and serves it.
 fn define(server: &Client, definition: &Value) -> Result<()> {
-    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let answer = send(server, "POST", DEFINITIONS, JSON, Some(definition))?;
     if answer.code != 201 {
         bail!("no definition: {}", answer.body);
     }
-    let spec = &definition["spec"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (group, version) = (text(&spec["group"]), text(&spec["versions"][0]["name"]));
-    let path = format!("/apis/{group}/{version}/namespaces/{NAMESPACE}/{}", text(&spec["names"]["plural"]));
-    let served = poll(Duration::from_secs(20), || {
-        Ok((send(server, "GET", &path, JSON, None)?.code == 200).then_some(()))
-    })?;
-    served.with_context(|| format!("{path} is never served"))
+    served(server, definition)
 }
 
 const JSON: &str = "application/json";
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// How long a server may take until it serves what was defined.
+const ESTABLISH_LIMIT: Duration = Duration::from_secs(20);
+
+/// After this, kube-apiserver has heard of a changed definition; nothing that it answers says so.
+const REDEFINE_TIME: Duration = Duration::from_secs(2);
+
+/// Waits until the objects of a definition can be listed: kube-apiserver's controllers need some moments.
+fn served(server: &Client, definition: &Value) -> Result<()> {
+    let text = |at: &str| definition.pointer(at).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = (text("/spec/group"), text("/spec/versions/0/name"));
+    let objects = format!("/apis/{group}/{version}/{}", text("/spec/names/plural"));
+    let own = format!("{DEFINITIONS}/{}", text("/metadata/name"));
+    let begun = Instant::now();
+    while begun.elapsed() < ESTABLISH_LIMIT {
+        let state = send(server, "GET", &own, JSON, None)?.body;
+        let conditions = state["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let established =
+            conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True");
+        if established && send(server, "GET", &objects, JSON, None)?.code == 200 {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    bail!("{objects} is not served after {ESTABLISH_LIMIT:?}")
+}
+
+/// Nothing must be found.
+fn none(found: &[String]) -> Result<()> {
+    match found.len() {
+        0 => Ok(()),
+        total => bail!("{total} answers differ\n{}", found.join("\n")),
+    }
+}
 
 fn send(server: &Client, method: &str, path: &str, media: &str, body: Option<&Value>) -> Result<Answer> {
     let response = server.exchange(method, path, media, body)?;

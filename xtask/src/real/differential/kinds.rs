@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::NAMESPACE;
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     include_str!("kinds/pods.yaml"),
     include_str!("kinds/apps.yaml"),
     include_str!("kinds/batch.yaml"),
@@ -15,6 +15,7 @@ const FILES: [&str; 8] = [
     include_str!("kinds/networking.yaml"),
     include_str!("kinds/policy.yaml"),
     include_str!("kinds/custom.yaml"),
+    include_str!("kinds/gadgets.yaml"),
 ];
 
 /// A kind and what to send about it.
@@ -37,7 +38,7 @@ impl Change {
         Change { edits: vec![(place.to_owned(), value)] }
     }
 
-    fn parse(edits: &Map<String, Value>) -> Change {
+    pub(super) fn parse(edits: &Map<String, Value>) -> Change {
         let value = |value: &Value| (value != "~").then(|| long(value));
         Change { edits: edits.iter().map(|(place, edit)| (place.clone(), value(edit))).collect() }
     }
@@ -137,6 +138,11 @@ impl Kind {
         }
         let name = data["name"].as_str().map_or_else(|| text("kind"), str::to_owned);
         Kind { name, path, good, data }
+    }
+
+    /// What defines the kind, if it is a custom one.
+    pub(super) fn definition(&self) -> Option<&Value> {
+        self.data.get("definition")
     }
 
     /// Objects that are as they should be.

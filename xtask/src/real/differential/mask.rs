@@ -45,7 +45,12 @@ fn walk(value: &mut Value) {
         Value::String(text) => {
             if is_recent(text) {
                 *text = "<time>".to_owned();
-            } else if let Some(masked) = hide_uids(text) {
+                return;
+            }
+            if let Some(masked) = hide_quoted(text) {
+                *text = masked;
+            }
+            if let Some(masked) = hide_uids(text) {
                 *text = masked;
             }
         }
@@ -61,6 +66,23 @@ fn is_recent(text: &str) -> bool {
         && bytes.len() >= 20
         && bytes[4] == b'-'
         && bytes[10] == b'T'
+}
+
+/// The times and the version of an object that a message quotes.
+fn hide_quoted(text: &str) -> Option<String> {
+    const VERSION: &str = "\\\"resourceVersion\\\":\\\"";
+    const TIME: usize = "2026-01-01T00:00:00Z".len();
+    let at = text.find(VERSION)?;
+    let (before, rest) = text.split_at(at + VERSION.len());
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    let mut out = String::new();
+    let mut left = format!("{before}{rest}");
+    while let Some(at) = left.find("\"20") {
+        let time = left.get(at + 1..at + 1 + TIME).is_some_and(is_recent);
+        out.push_str(&left[..=at]);
+        left.drain(..if time { at + 1 + TIME } else { at + 1 });
+    }
+    Some(out + &left)
 }
 
 /// The uid of an object that is in a message only.
@@ -138,6 +160,10 @@ fn status(status: &mut Value) {
             distinct.push(cause);
         }
     }
+    if distinct.iter().all(|cause| cause["reason"] == "FieldManagerConflict") {
+        // Go keeps managers in a map.
+        distinct.sort_by_key(Value::to_string);
+    }
     let before = summary(&distinct);
     sort_maps(&mut distinct);
     let after = summary(&distinct);
@@ -194,5 +220,11 @@ mod tests {
                 "label": "x-<uid>", "old": "1999-01-01T00:00:00Z"
             })
         );
+        let quoted = |version: &str, time: &str| {
+            let object = json!({"resourceVersion": version, "time": time, "value": "2"}).to_string();
+            body(json!({"message": format!("{object:?} is wrong")}))
+        };
+        assert_eq!(quoted("17", "2026-01-01T00:00:00Z"), quoted("9", "2026-01-01T00:00:01Z"));
+        assert_ne!(quoted("17", "1999-01-01T00:00:00Z"), quoted("17", "1999-01-01T00:00:01Z"));
     }
 }
