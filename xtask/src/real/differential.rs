@@ -12,8 +12,6 @@ mod mask;
 mod mutate;
 mod script;
 
-use std::time::{Duration, Instant};
-
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -233,18 +231,14 @@ fn served(server: &Client, definition: &Value) -> Result<()> {
     let (group, version) = (text("/spec/group"), text("/spec/versions/0/name"));
     let objects = format!("/apis/{group}/{version}/{}", text("/spec/names/plural"));
     let own = format!("{DEFINITIONS}/{}", text("/metadata/name"));
-    let begun = Instant::now();
-    while begun.elapsed() < ESTABLISH_LIMIT {
+    let found = poll(ESTABLISH_LIMIT, || {
         let state = send(server, "GET", &own, JSON, None)?.body;
         let conditions = state["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
         let established =
             conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True");
-        if established && send(server, "GET", &objects, JSON, None)?.code == 200 {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    bail!("{objects} is not served after {ESTABLISH_LIMIT:?}")
+        Ok((established && send(server, "GET", &objects, JSON, None)?.code == 200).then_some(()))
+    })?;
+    found.with_context(|| format!("{objects} is never served"))
 }
 
 /// Nothing must be found.
