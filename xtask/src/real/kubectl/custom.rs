@@ -151,26 +151,26 @@ fn parts(k: &Kubectl) -> Result<()> {
 
 fn bad_objects(k: &Kubectl) -> Result<()> {
     define(k)?;
-    let foo = |spec: &str| k.fill(FOO).replace("{replicas: 2}", spec);
+    let object = |spec: &str| k.fill(FOO).replace("{replicas: 2}", spec);
     k.fails_given(
         "create -f -",
-        &foo("{replicas: 11}"),
+        &object("{replicas: 11}"),
         "The Foo \"a\" is invalid: spec.replicas: Invalid value: 11: spec.replicas in body should be less than or equal to \
          10",
     )?;
     k.fails_given(
         "create -f -",
-        &foo("{replicas: 1, color: green}"),
+        &object("{replicas: 1, color: green}"),
         "The Foo \"a\" is invalid: spec: Invalid value: green needs two",
     )?;
     k.fails_given(
         "create -f -",
-        &foo("{replicas: 1, names: [x, x]}"),
+        &object("{replicas: 1, names: [x, x]}"),
         "The Foo \"a\" is invalid: spec.names[1]: Duplicate value: \"x\"",
     )?;
     k.fails_given(
         "create -f -",
-        &foo("{replicas: 1, nested: {a: 1}}"),
+        &object("{replicas: 1, nested: {a: 1}}"),
         "Error from server (BadRequest): error when creating \"STDIN\": Foo in version \"v1\" cannot be handled as a \
          Foo: strict decoding error: unknown field \"spec.nested\"",
     )
@@ -201,8 +201,8 @@ fn large(k: &Kubectl) -> Result<()> {
         k.ok("create -f definition.yaml")?;
         established(k)
     })?;
-    let foo = FOO.replace("{replicas: 2}", "{replicas: 2, section7: {field9: hello}}");
-    let apply = timed(|| k.says_given("apply -f -", &foo, "foo.{ns}.example.com/a created"))?;
+    let object = FOO.replace("{replicas: 2}", "{replicas: 2, section7: {field9: hello}}");
+    let apply = timed(|| k.says_given("apply -f -", &object, "foo.{ns}.example.com/a created"))?;
     published(k)?;
     let explain = timed(|| {
         k.mentions(
