@@ -1,7 +1,7 @@
 //! Simulated nodes: Node objects that live, and run pods that are bound to them, without any container.
 //!
-//! A node is a [`machine`] that registers itself and beats, and a [`kubelet`], one for all nodes, that moves
-//! each pod through its [`life`].
+//! A node is a `machine` that registers itself and beats, and a `kubelet`, one for all nodes, that moves
+//! each pod through its `life`.
 
 mod annotations;
 mod kubelet;
