@@ -32,6 +32,8 @@ pub(crate) const NAMES: [&str; 6] = [
 const OBJECTS: &str = include_str!("../../../crates/setpoint-apiserver/tests/api/access/objects.json");
 const MATRIX: &str = include_str!("../../../crates/setpoint-apiserver/tests/api/access/matrix.txt");
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+/// How long kube-controller-manager may take to fill the aggregated roles.
+const AGGREGATION_LIMIT: Duration = Duration::from_secs(60);
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1";
 
 /// The callers of the matrix, in its order: token, name, groups.
@@ -68,15 +70,13 @@ struct Pair {
 
 /// Compares our server with the reference; `kubectl` is used on ours if it is there.
 pub(crate) fn run(report: &mut Report, ours: &Server, theirs: &Server, kubectl: Option<&Path>) {
-    let both = (|| {
-        let pair = Pair {
+    let both: Result<Pair> = (|| {
+        Ok(Pair {
             ours: Kubeconfig::read(ours.kubeconfig())?,
             theirs: Kubeconfig::read(theirs.kubeconfig())?,
-        };
-        wait_for_aggregation(&pair.admin()?.1)?;
-        Ok(pair)
+        })
     })();
-    let pair: Pair = match both {
+    let pair = match both {
         Ok(pair) => pair,
         Err(error) => return report.record(SUITE, "both servers are ready", Duration::ZERO, Err(error)),
     };
@@ -115,11 +115,16 @@ impl Pair {
                 ensure!(status == 201, "POST {path} answered {status}: {}", response.text()?);
             }
         }
-        // The authorizer of kube-apiserver reads from a cache.
-        let viewer = Client::with_token(&self.theirs, "token-robot")?;
-        let path = "/api/v1/namespaces/team-a/pods";
-        let settled = poll(Duration::from_secs(30), || Ok((viewer.get(path)?.status == 200).then_some(())))?;
-        settled.context("kube-apiserver does not see the bindings")
+        // The authorizer of kube-apiserver reads from caches, one for each kind and each in order: these two
+        // callers are allowed by the last objects of all four.
+        for (token, path) in
+            [("token-robot", "/api/v1/namespaces/team-a/pods"), ("token-operator", "/metrics")]
+        {
+            let caller = Client::with_token(&self.theirs, token)?;
+            let seen = || Ok((caller.get(path)?.status == 200).then_some(()));
+            poll(Duration::from_secs(60), seen)?.context("kube-apiserver does not see the bindings")?;
+        }
+        Ok(())
     }
 }
 
@@ -132,17 +137,19 @@ fn collection(object: &Value) -> Result<String> {
     Ok(format!("{prefix}{namespace}/{}s", kind.to_lowercase()))
 }
 
-fn wait_for_aggregation(theirs: &Client) -> Result<()> {
-    let settled = poll(Duration::from_secs(60), || {
-        let admin = theirs.get_json(&format!("{RBAC}/clusterroles/admin"), "application/json");
-        let has_all = |role: Value| role["rules"].to_string().contains("localsubjectaccessreviews");
-        Ok(admin.is_ok_and(has_all).then_some(()))
+/// Waits until the roles are the same: the other server fills its aggregated roles in several steps.
+fn same_roles(pair: &Pair) -> Result<()> {
+    let clients = pair.admin()?;
+    let mut wrong = Vec::new();
+    poll(AGGREGATION_LIMIT, || {
+        wrong = differing_roles(&clients)?;
+        Ok(wrong.is_empty().then_some(()))
     })?;
-    settled.context("kube-controller-manager does not aggregate")
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
 }
 
-fn same_roles(pair: &Pair) -> Result<()> {
-    let (ours, theirs) = pair.admin()?;
+fn differing_roles((ours, theirs): &(Client, Client)) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
     for plural in ["clusterroles", "clusterrolebindings", "roles", "rolebindings"] {
         let facts = |client: &Client| -> Result<BTreeMap<String, String>> {
@@ -150,7 +157,7 @@ fn same_roles(pair: &Pair) -> Result<()> {
             let items = list["items"].as_array().context("no items")?.iter();
             Ok(items.map(role_facts).collect())
         };
-        let (ours, theirs) = (facts(&ours)?, facts(&theirs)?);
+        let (ours, theirs) = (facts(ours)?, facts(theirs)?);
         let names: std::collections::BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
         for name in names {
             if ours.get(name) != theirs.get(name) {
@@ -159,8 +166,7 @@ fn same_roles(pair: &Pair) -> Result<()> {
             }
         }
     }
-    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
-    Ok(())
+    Ok(wrong)
 }
 
 fn role_facts(object: &Value) -> (String, String) {

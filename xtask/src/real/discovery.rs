@@ -1,14 +1,19 @@
 //! The suite `kinds`: our discovery says exactly what kube-apiserver's says.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::http::Client;
+use super::process::poll;
 use super::report::Report;
 
 pub(crate) const SUITE: &str = "kinds";
+
+/// How long the discovery of kube-apiserver may take to be whole.
+const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Differences that are meant, each with its reason. An entry covers every
 /// fact whose name starts with it.
@@ -25,13 +30,19 @@ pub(crate) const NAMES: [&str; 3] = ["aggregated discovery", "plain discovery", 
 /// Compares the server under test with the reference.
 pub(crate) fn run(report: &mut Report, ours: &Client, theirs: &Client) {
     let [first, second, third] = NAMES;
-    report.check(SUITE, first, || compare(&aggregated(ours)?, &aggregated(theirs)?));
-    report.check(SUITE, second, || compare(&plain(ours)?, &plain(theirs)?));
+    report.check(SUITE, first, || settled(|| compare(&aggregated(ours)?, &aggregated(theirs)?)));
+    report.check(SUITE, second, || settled(|| compare(&plain(ours)?, &plain(theirs)?)));
     report.check(SUITE, third, || {
         // Only plain lists name the preferred version, only aggregated ones are sorted by priority.
         let keep = |facts: Facts| facts.into_iter().filter(|(name, _)| name.contains(' ')).collect();
         compare(&keep(aggregated(ours)?), &keep(plain(ours)?))
     });
+}
+
+/// Compares until both agree: kube-apiserver is ready before its discovery is whole.
+fn settled(compare: impl Fn() -> Result<()>) -> Result<()> {
+    poll(SETTLE_LIMIT, || Ok(compare().is_ok().then_some(())))?;
+    compare()
 }
 
 /// `/api` and `/apis` in one document each.
