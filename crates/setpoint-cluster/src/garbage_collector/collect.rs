@@ -127,6 +127,10 @@ impl Collector {
     async fn classify(&self, node: &Node, live: &ObjectMeta) -> Result<Option<Owners>, CollectError> {
         let mut owners = Owners::default();
         for owner in live.owner_references.iter().flatten() {
+            if self.graph.lock().is_absent(&owner.uid) {
+                owners.dangling.push(owner.clone());
+                continue;
+            }
             let resource = self.kind_of(owner).await?;
             if resource.is_namespaced && node.namespace.is_none() {
                 // An object of the whole cluster cannot be owned by one in a namespace: no deletion can follow.

@@ -17,6 +17,9 @@ pub(super) struct Graph {
     objects: BTreeMap<Uid, Node>,
     /// By owner, whether it is known or not.
     dependents: BTreeMap<Uid, BTreeSet<Uid>>,
+    /// Owners that were seen to go and that still have dependents. Their kind may go too, and then no server can
+    /// say any more that they are gone.
+    absent: BTreeSet<Uid>,
 }
 
 /// An object, as far as ownership goes.
@@ -106,11 +109,8 @@ impl Graph {
     fn change_owners(&mut self, uid: &Uid, before: &[OwnerReference], new: &Node, work: &mut Vec<Work>) {
         for owner in before {
             let is_kept = new.owners.iter().any(|kept| kept.uid == owner.uid);
-            if !is_kept && let Some(dependents) = self.dependents.get_mut(owner.uid.as_str()) {
-                dependents.remove(uid);
-                if dependents.is_empty() {
-                    self.dependents.remove(owner.uid.as_str());
-                }
+            if !is_kept {
+                self.disown(&owner.uid, uid);
             }
             // An owner that waits for this object may have waited for the last time.
             if !new.blocks(&owner.uid) {
@@ -135,16 +135,36 @@ impl Graph {
         let Some(node) = self.objects.remove(uid) else { return Vec::new() };
         let mut work = Vec::new();
         for owner in &node.owners {
-            if let Some(dependents) = self.dependents.get_mut(owner.uid.as_str()) {
-                dependents.remove(uid);
-                if dependents.is_empty() {
-                    self.dependents.remove(owner.uid.as_str());
-                }
-            }
+            self.disown(&owner.uid, uid);
             work.extend(self.waiting_owner(&owner.uid));
         }
-        work.extend(self.dependents(uid).into_iter().map(Work::Delete));
+        let dependents = self.dependents(uid);
+        if !dependents.is_empty() {
+            self.absent.insert(uid.into());
+        }
+        work.extend(dependents.into_iter().map(Work::Delete));
         work
+    }
+
+    fn disown(&mut self, owner: &str, uid: &str) {
+        let Some(dependents) = self.dependents.get_mut(owner) else { return };
+        dependents.remove(uid);
+        if dependents.is_empty() {
+            self.dependents.remove(owner);
+            self.absent.remove(owner);
+        }
+    }
+
+    /// Forgets all objects of a kind, which are gone with it.
+    pub(super) fn forget_kind(&mut self, name: &str) -> Vec<Work> {
+        let of_kind = self.objects.iter().filter(|(_, node)| node.resource.name() == name);
+        let gone: Vec<Uid> = of_kind.map(|(uid, _)| uid.clone()).collect();
+        gone.iter().flat_map(|uid| self.forget(uid)).collect()
+    }
+
+    /// Whether an owner was seen to go.
+    pub(super) fn is_absent(&self, uid: &str) -> bool {
+        self.absent.contains(uid)
     }
 
     pub(super) fn get(&self, uid: &str) -> Option<&Node> {

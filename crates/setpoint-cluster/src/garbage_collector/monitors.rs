@@ -1,9 +1,11 @@
 //! Watches the metadata of every kind that the server has, also of those that come and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use setpoint::kube::ResourceExt;
 use setpoint::kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use setpoint::{HandlerFns, SharedInformer};
 use tokio::sync::Notify;
@@ -30,6 +32,8 @@ pub(super) struct Monitors {
     collector: Collector,
     running: BTreeMap<String, SharedInformer<Metadata>>,
     _definitions: SharedInformer<Metadata>,
+    /// The names of definitions that were seen to go: their objects went before them.
+    dropped: Arc<Mutex<BTreeSet<String>>>,
     changed: Arc<Notify>,
 }
 
@@ -39,15 +43,23 @@ impl Monitors {
         let resource = ApiResource::from_gvk_with_plural(&kind, "customresourcedefinitions");
         let definitions = informer(&collector, &resource);
         let changed = Arc::new(Notify::new());
+        let dropped: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let (added, updated, deleted) = (changed.clone(), changed.clone(), changed.clone());
+        let (is_back, is_gone) = (dropped.clone(), dropped.clone());
         definitions.add_handler(
             HandlerFns::new()
-                .on_add(move |_: &Arc<Metadata>, _| added.notify_one())
+                .on_add(move |definition: &Arc<Metadata>, _| {
+                    is_back.lock().remove(&definition.name_any());
+                    added.notify_one();
+                })
                 .on_update(move |_, _| updated.notify_one())
-                .on_delete(move |_| deleted.notify_one()),
+                .on_delete(move |definition| {
+                    is_gone.lock().insert(definition.object.name_any());
+                    deleted.notify_one();
+                }),
         );
         definitions.start();
-        Monitors { collector, running: BTreeMap::new(), _definitions: definitions, changed }
+        Monitors { collector, running: BTreeMap::new(), _definitions: definitions, dropped, changed }
     }
 
     /// Watches all kinds that there are now, and waits until they are known.
@@ -92,6 +104,18 @@ impl Monitors {
             if let Some(informer) = self.running.remove(&name) {
                 informer.shutdown().await;
             }
+        }
+        // The watches of these kinds may have ended before they told of the last deletions.
+        let served: BTreeSet<String> = found.values().map(|resource| resource.name()).collect();
+        let gone: Vec<String> = {
+            let mut dropped = self.dropped.lock();
+            let gone = dropped.difference(&served).cloned().collect();
+            dropped.retain(|kind| served.contains(kind));
+            gone
+        };
+        for kind in gone {
+            let work = self.collector.graph.lock().forget_kind(&kind);
+            self.collector.enqueue(work);
         }
         for (name, resource) in found {
             if !self.running.contains_key(&name) {

@@ -1,6 +1,7 @@
 //! The cluster in one process, on virtual time.
 
 mod collecting;
+mod custom;
 mod namespaces;
 mod nodes;
 mod quiet;
