@@ -14,9 +14,12 @@ use setpoint::k8s_openapi::api::core::v1::{Node, Pod};
 use setpoint::kube::api::{Patch, PatchParams, PostParams};
 use setpoint::kube::core::Status;
 use setpoint::kube::{self, Api};
-use setpoint::{Action, Context, Controller, Event, HandlerFns, Manager, ObjectKey, ReconcileError};
+use setpoint::{
+    Action, Context, Controller, Event, HandlerFns, Manager, ObjectKey, ReconcileError, Registration,
+};
 
-use self::ledger::SharedLedger;
+use self::ledger::{Decision, SharedLedger};
+use crate::failure;
 
 /// How long one reconcile may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -29,24 +32,33 @@ const WORKERS: usize = 4;
 pub(crate) fn add_to(manager: Manager) -> Manager {
     let ledger = SharedLedger::default();
     let informers = manager.informers();
-    // Both stay as long as the informers.
-    let _pods = informers.informer::<Pod>().add_handler(follow_pods(&ledger));
-    let nodes = informers.informer::<Node>();
-    let _nodes = nodes.add_handler(follow_nodes(&ledger));
+    let pods = informers.informer::<Pod>().add_handler(follow_pods(&ledger));
+    let nodes = informers.informer::<Node>().add_handler(follow_nodes(&ledger));
     let controller = Controller::<Pod>::new(NAME, reconcile)
         .watches::<Node>(|_| Vec::new())
         .triggered_by(wakings(ledger.clone()))
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
-        .state(ledger);
+        .state(Scheduler { ledger, pods, nodes });
     manager.controller(controller)
+}
+
+/// What is on which node, and what tells the ledger of it.
+struct Scheduler {
+    ledger: SharedLedger,
+    pods: Registration,
+    nodes: Registration,
 }
 
 fn follow_pods(ledger: &SharedLedger) -> HandlerFns<Pod> {
     let (added, updated, deleted) = (ledger.clone(), ledger.clone(), ledger.clone());
     HandlerFns::new()
         .on_add(move |pod: &Arc<Pod>, _| added.change(|ledger| ledger.see_pod(pod)))
-        .on_update(move |_, pod: &Arc<Pod>| updated.change(|ledger| ledger.see_pod(pod)))
+        .on_update(move |old: &Arc<Pod>, pod: &Arc<Pod>| {
+            // The deletion of a pod whose name was taken again at once may not be told.
+            let is_another = old.metadata.uid != pod.metadata.uid;
+            updated.change(|ledger| (is_another && ledger.forget_pod(old)) | ledger.see_pod(pod));
+        })
         .on_delete(move |pod| deleted.change(|ledger| ledger.forget_pod(&pod.object)))
 }
 
@@ -70,30 +82,57 @@ fn wakings(ledger: SharedLedger) -> impl Stream<Item = ObjectKey> + Send + 'stat
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let ledger = cx.state::<SharedLedger>();
+    let Scheduler { ledger, pods, nodes } = cx.state();
     let pod = cx.lister::<Pod>().get(&key).filter(|pod| is_to_schedule(pod));
     let Some(pod) = pod else {
         ledger.change(|ledger| ledger.stop_waiting(&key));
         return Ok(Action::done());
     };
-    // What the handler of pods has not been told yet is in the cache already: see it before deciding.
-    match ledger.decide(&key, &pod) {
-        ledger::Decision::Placed => {}
-        ledger::Decision::Bind(node) => {
-            if let Err(error) = bind(&cx, &pod, &node).await {
-                ledger.change(|ledger| ledger.forget_pod(&pod));
-                return refused(error);
-            }
-            let (namespace, name) = (key.namespace().unwrap_or_default(), key.name());
-            let note = format!("Successfully assigned {namespace}/{name} to {node}");
-            cx.recorder().event(&*pod, Event::normal("Scheduled", note).action("Binding"));
+    // The caches are full before the ledger has been told of everything in them.
+    pods.wait_for_sync().await;
+    nodes.wait_for_sync().await;
+    let mut decision = ledger.decide(&key, &pod);
+    if decision == Decision::InDoubt {
+        if !is_unbound(&cx, ledger, &pod).await? {
+            return Ok(Action::done());
         }
-        ledger::Decision::Wait(why) => {
+        ledger.change(|ledger| ledger.forget_pod(&pod));
+        decision = ledger.decide(&key, &pod);
+    }
+    match decision {
+        Decision::Placed | Decision::InDoubt => {}
+        Decision::Bind(node) => match bind(&cx, &pod, &node).await {
+            Ok(()) => {
+                ledger.change(|ledger| ledger.confirm(&pod));
+                let (namespace, name) = (key.namespace().unwrap_or_default(), key.name());
+                let note = format!("Successfully assigned {namespace}/{name} to {node}");
+                cx.recorder().event(&*pod, Event::normal("Scheduled", note).action("Binding"));
+            }
+            Err(error) if failure::is_not_found(&error) => {
+                ledger.change(|ledger| ledger.forget_pod(&pod));
+            }
+            // The server may have done it all the same: the place is kept until the next try has looked.
+            Err(error) => return Err(error.into()),
+        },
+        Decision::Wait(why) => {
             say_why(&cx, &pod, &why).await?;
             cx.recorder().event(&*pod, Event::warning("FailedScheduling", why).action("Scheduling"));
         }
     }
     Ok(Action::done())
+}
+
+/// Asks the server whether a pod whose binding failed has a node after all, and tells the ledger.
+async fn is_unbound(cx: &Context, ledger: &SharedLedger, pod: &Pod) -> Result<bool, kube::Error> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let api: Api<Pod> = Api::namespaced(cx.untracked_client(), namespace);
+    let live = api.get_opt(pod.metadata.name.as_deref().unwrap_or_default()).await?;
+    let Some(live) = live.filter(|live| live.metadata.uid == pod.metadata.uid) else {
+        ledger.change(|ledger| ledger.forget_pod(pod));
+        return Ok(false);
+    };
+    ledger.change(|ledger| ledger.see_pod(&live));
+    Ok(crate::pod::node_name(&live).is_empty())
 }
 
 /// Whether the pod waits for this scheduler.
@@ -120,14 +159,6 @@ async fn bind(cx: &Context, pod: &Pod, node: &str) -> Result<(), kube::Error> {
     let api: Api<Pod> = Api::namespaced(cx.untracked_client(), namespace);
     let _: Status = api.create_subresource("binding", name, &PostParams::default(), &binding).await?;
     Ok(())
-}
-
-/// A pod that is gone, or has another node, needs nothing; anything else is tried again.
-fn refused(error: kube::Error) -> Result<Action, ReconcileError> {
-    match error {
-        kube::Error::Api(status) if status.code == 404 => Ok(Action::done()),
-        error => Err(error.into()),
-    }
 }
 
 /// Sets the condition that says why the pod is pending.

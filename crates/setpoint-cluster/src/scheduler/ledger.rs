@@ -46,6 +46,8 @@ type Port = (String, String, i32);
 
 struct Placed {
     node: String,
+    /// Whether the server has said so. Until then a binding is under way, or its answer was lost.
+    is_bound: bool,
     requests: Amounts,
     ports: Vec<Port>,
 }
@@ -55,6 +57,8 @@ struct Placed {
 pub(super) enum Decision {
     /// It was given a node before.
     Placed,
+    /// A binding was tried, and nobody knows how that ended. Its place is kept.
+    InDoubt,
     /// It is to be bound to this node, where its place is kept.
     Bind(String),
     /// No node will do, for this reason.
@@ -94,11 +98,20 @@ impl Ledger {
                     self.forget_pod(pod);
                     self.place(pod, node);
                 }
+                self.confirm(pod);
                 false
             }
             // One that was given a node a moment ago and is not known to have it keeps its place.
             None => false,
         }
+    }
+
+    /// Notes that the server has bound a pod to the node where its place is.
+    pub(super) fn confirm(&mut self, pod: &Pod) -> bool {
+        if let Some(placed) = self.placed.get_mut(uid(pod)) {
+            placed.is_bound = true;
+        }
+        false
     }
 
     /// Frees what a pod had. Says whether that was anything.
@@ -149,8 +162,8 @@ impl Ledger {
     }
 
     fn decide(&mut self, key: &ObjectKey, pod: &Pod) -> Decision {
-        if self.placed.contains_key(uid(pod)) {
-            return Decision::Placed;
+        if let Some(placed) = self.placed.get(uid(pod)) {
+            return if placed.is_bound { Decision::Placed } else { Decision::InDoubt };
         }
         match self.choose(pod) {
             Ok(node) => {
@@ -166,7 +179,8 @@ impl Ledger {
     }
 
     fn place(&mut self, pod: &Pod, node: &str) {
-        let placed = Placed { node: node.to_owned(), requests: requests::of_pod(pod), ports: ports(pod) };
+        let (requests, ports) = (requests::of_pod(pod), ports(pod));
+        let placed = Placed { node: node.to_owned(), is_bound: false, requests, ports };
         let row = self.nodes.entry(node.to_owned()).or_default();
         row.used.add(&placed.requests);
         row.pods += 1;
@@ -290,7 +304,7 @@ mod tests {
         let mut ledger = Ledger::default();
         assert!(ledger.see_node(&node("a", "2", "10")) && ledger.see_node(&node("b", "2", "10")));
         assert_eq!(decide(&mut ledger, "1", "1"), Decision::Bind("a".into()));
-        assert_eq!(decide(&mut ledger, "1", "1"), Decision::Placed);
+        assert_eq!(decide(&mut ledger, "1", "1"), Decision::InDoubt);
         assert_eq!(decide(&mut ledger, "2", "1"), Decision::Bind("b".into()));
         assert_eq!(
             decide(&mut ledger, "3", "1500m"),

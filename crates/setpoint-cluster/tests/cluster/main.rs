@@ -2,6 +2,7 @@
 
 mod collecting;
 mod custom;
+mod faults;
 mod namespaces;
 mod nodes;
 mod quiet;
