@@ -14,7 +14,7 @@ fn run(scenario: impl AsyncFnOnce(Running)) {
     World::run(13, async |world| scenario(Running::new(&world)).await);
 }
 
-fn cron_job(schedule: &str, exit_code: Option<i32>, spec: Value) -> Value {
+pub(crate) fn cron_job(schedule: &str, exit_code: Option<i32>, spec: Value) -> Value {
     let annotations = match exit_code {
         Some(code) => json!({EXIT_CODE: code.to_string()}),
         None => json!({}),

@@ -14,7 +14,7 @@ fn run(scenario: impl AsyncFnOnce(Running)) {
     World::run(11, async |world| scenario(Running::new(&world)).await);
 }
 
-fn job(name: &str, exit_code: Option<i32>, spec: Value) -> Value {
+pub(crate) fn job(name: &str, exit_code: Option<i32>, spec: Value) -> Value {
     let annotations = match exit_code {
         Some(code) => json!({EXIT_CODE: code.to_string()}),
         None => json!({}),
@@ -33,13 +33,13 @@ fn job(name: &str, exit_code: Option<i32>, spec: Value) -> Value {
 }
 
 /// The conditions that are true, with their reasons.
-fn conditions(job: &Job) -> Vec<(String, String)> {
+pub(crate) fn conditions(job: &Job) -> Vec<(String, String)> {
     let conditions = job.status.as_ref().unwrap().conditions.iter().flatten();
     let set = conditions.filter(|condition| condition.status == "True");
     set.map(|condition| (condition.type_.clone(), condition.reason.clone().unwrap())).collect()
 }
 
-fn end(type_: &str, interim: &str, reason: &str) -> Vec<(String, String)> {
+pub(crate) fn end(type_: &str, interim: &str, reason: &str) -> Vec<(String, String)> {
     vec![(interim.to_owned(), reason.to_owned()), (type_.to_owned(), reason.to_owned())]
 }
 

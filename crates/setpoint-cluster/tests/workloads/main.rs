@@ -1,5 +1,6 @@
 //! The workload controllers on virtual time, against the server in the same process.
 
+mod batch_faults;
 mod cron_jobs;
 mod faults;
 mod jobs;

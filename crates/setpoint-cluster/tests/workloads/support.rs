@@ -1,12 +1,14 @@
 //! A world with the workload controllers in it.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use futures::StreamExt;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -30,7 +32,6 @@ pub(crate) fn start(world: &World) -> Cluster {
     Cluster::builder(world.client_named("controllers"))
         .env(world.env().clone())
         .controllers(controllers)
-        .nodes(0)
         .nodes(0)
         .start()
 }
@@ -173,4 +174,56 @@ pub(crate) fn condition(deployment: &Deployment, type_: &str) -> Option<(String,
 
 pub(crate) fn revision<K: Resource>(object: &K) -> &str {
     object.annotations().get("deployment.kubernetes.io/revision").map_or("", String::as_str)
+}
+
+/// Looks at all objects of a kind at every event of a watch. Nothing that lasts a moment only is missed.
+pub(crate) fn watch_all<K>(
+    world: &World,
+    mut look: impl FnMut(&BTreeMap<String, K>) + Send + 'static,
+) -> Task<()>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + DeserializeOwned
+        + Clone
+        + Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    let objects: Api<K> = Api::namespaced(world.direct(), "default");
+    world.env().spawn(async move {
+        let (mut known, mut version) = (BTreeMap::new(), "0".to_owned());
+        loop {
+            let mut events = objects.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+            while let Some(event) = events.next().await {
+                match event.unwrap() {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        version = object.resource_version().unwrap();
+                        known.insert(object.name_any(), object);
+                    }
+                    WatchEvent::Deleted(object) => {
+                        version = object.resource_version().unwrap();
+                        known.remove(&object.name_any());
+                    }
+                    WatchEvent::Bookmark(mark) => version = mark.metadata.resource_version,
+                    WatchEvent::Error(error) => panic!("{error:?}"),
+                }
+                look(&known);
+            }
+        }
+    })
+}
+
+/// Crashes the controllers again and again: after random pauses, for random times.
+pub(crate) async fn crash_often(running: &mut Running, times: usize, longest: Duration) {
+    let pause = |world: &World| {
+        let most = u64::try_from(longest.as_millis()).unwrap();
+        sleep(Duration::from_millis(world.env().random_range(1..=most)))
+    };
+    for _ in 0..times {
+        pause(&running.world).await;
+        running.crash();
+        pause(&running.world).await;
+        running.cluster = Some(start(&running.world));
+    }
 }
