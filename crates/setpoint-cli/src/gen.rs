@@ -10,6 +10,9 @@ mod types;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use self::input::read_text;
+pub(crate) use self::output::{format, put, tell};
+
 /// Generate types, CRDs, clients and roles
 #[derive(Args)]
 pub(crate) struct Gen {

@@ -6,6 +6,7 @@ mod r#gen;
 mod kubeconfig;
 mod listen;
 mod logging;
+mod new;
 mod open_files;
 mod signals;
 mod up;
@@ -26,6 +27,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    New(new::New),
     Gen(r#gen::Gen),
     Demo(demo::Demo),
     Up(up::Up),
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     let started = env.instant();
     let Cli { command } = Cli::parse();
     let result = match command {
+        Command::New(new) => new.run(),
         Command::Gen(generate) => generate.run(),
         Command::Demo(demo) => demo.run(&env, started),
         Command::Up(up) => up.run(&env, started),

@@ -116,6 +116,21 @@ impl Definition {
         read().map_err(|error| error.in_file(file))
     }
 
+    /// The same, each with a YAML text of its own: the text as it is if there is nothing else in it.
+    pub fn read_texts(file: &str, text: &str) -> Result<Vec<(Definition, String)>, Error> {
+        let definitions = Definition::read(file, text)?;
+        let documents = yaml::documents(text).map_err(|error| error.in_file(file))?;
+        if let (1, [document]) = (definitions.len(), documents.as_slice())
+            && document.get("items").is_none()
+        {
+            return Ok(definitions.into_iter().map(|one| (one, text.to_owned())).collect());
+        }
+        let mut raw = Vec::new();
+        documents.iter().for_each(|document| pick(document, &mut raw));
+        let texts = raw.into_iter().map(yaml::render).collect::<Result<Vec<_>, _>>()?;
+        Ok(definitions.into_iter().zip(texts).collect())
+    }
+
     /// Reads one that is already parsed.
     pub fn from_value(value: &Value) -> Result<Definition, Error> {
         from_value(value, &FieldPath::default())
@@ -145,6 +160,17 @@ fn collect(document: &Value, path: &FieldPath, found: &mut Vec<Definition>) -> R
             Ok(())
         }
         _ => Ok(()),
+    }
+}
+
+/// The CRDs of a document as they are, in the order of [`collect`].
+fn pick<'a>(document: &'a Value, found: &mut Vec<&'a Value>) {
+    match (document.get("kind").and_then(Value::as_str), document.get("items").and_then(Value::as_array)) {
+        (Some("CustomResourceDefinitionList" | "List"), Some(items)) => {
+            items.iter().for_each(|item| pick(item, found));
+        }
+        (Some("CustomResourceDefinition"), _) => found.push(document),
+        _ => {}
     }
 }
 

@@ -6,6 +6,7 @@
 //! | Rust types | CRD YAML | [`Manifests`], [`crd`] |
 //! | CRDs or kinds | clientset, listers, informers | [`Clientset`] |
 //! | a controller's builder, an audit log | roles | [`Manifests`], [`Rules`] |
+//! | a name | a project | [`Project`] |
 
 mod client;
 pub mod crd;
@@ -13,6 +14,7 @@ mod definition;
 mod error;
 mod files;
 mod manifests;
+pub mod project;
 pub mod rbac;
 mod sample;
 mod structural;
@@ -24,6 +26,7 @@ pub use definition::{Definition, Names, SelectableField, Subresources, Version};
 pub use error::Error;
 pub use files::{File, FilesError, Mode, Outcome, put};
 pub use manifests::{Manifests, ManifestsError};
+pub use project::Project;
 pub use rbac::Rules;
 pub use sample::{Extent, sample};
 pub use types::Types;

@@ -109,6 +109,18 @@ impl Manifests {
         Ok(())
     }
 
+    /// Writes the roles into `rbac.yaml` of the folder.
+    pub fn write_rbac(&self, folder: &Path) -> Result<(), ManifestsError> {
+        put(&self.rbac_files(folder)?, Mode::Overwrite)?;
+        Ok(())
+    }
+
+    /// Fails if `rbac.yaml` of the folder is not what [`Manifests::write_rbac`] would write.
+    pub fn check_rbac(&self, folder: &Path) -> Result<(), ManifestsError> {
+        put(&self.rbac_files(folder)?, Mode::Check)?;
+        Ok(())
+    }
+
     fn crd_files(&self, folder: &Path) -> Result<Vec<File>, Error> {
         let file = |crd: &CustomResourceDefinition| {
             let name = crd.metadata.name.clone().unwrap_or_default();

@@ -36,15 +36,22 @@ impl Input {
     }
 }
 
-pub(crate) fn from_path(path: &Path) -> anyhow::Result<Vec<Definition>> {
+/// The text of a file or of standard input, and what to call it in messages.
+pub(crate) fn read_text(path: &Path) -> anyhow::Result<(String, String)> {
     if path == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("standard input")?;
-        return Ok(Definition::read("standard input", &text)?);
+        return Ok(("standard input".to_owned(), text));
     }
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| name.clone())?;
+    Ok((name, text))
+}
+
+pub(crate) fn from_path(path: &Path) -> anyhow::Result<Vec<Definition>> {
     if !path.is_dir() {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        return Ok(Definition::read(&path.display().to_string(), &text)?);
+        let (name, text) = read_text(path)?;
+        return Ok(Definition::read(&name, &text)?);
     }
     let entries = std::fs::read_dir(path).with_context(|| path.display().to_string())?;
     let mut files = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use setpoint_codegen::{File, Mode, Outcome, put};
+use setpoint_codegen::{File, Mode, Outcome};
 
 /// The options that say where to, and how.
 #[derive(Args)]
@@ -20,22 +20,22 @@ pub(super) struct Output {
 
 /// What to do with files that are there.
 #[derive(Args, Clone, Copy)]
-pub(crate) struct How {
+pub(super) struct How {
     /// Overwrite files that are there
     #[arg(long, conflicts_with_all = ["dry_run", "check"])]
-    pub(crate) force: bool,
+    force: bool,
 
     /// Write nothing; tell what would be written
     #[arg(long, conflicts_with = "check")]
-    pub(crate) dry_run: bool,
+    dry_run: bool,
 
     /// Write nothing; fail if a file is not what would be written
     #[arg(long)]
-    pub(crate) check: bool,
+    check: bool,
 }
 
 impl How {
-    pub(crate) fn mode(self) -> Mode {
+    fn mode(self) -> Mode {
         match self {
             How { force: true, .. } => Mode::Overwrite,
             How { dry_run: true, .. } => Mode::DryRun,
@@ -43,10 +43,16 @@ impl How {
             How { .. } => Mode::Keep,
         }
     }
+}
 
-    /// Writes files, and tells what became of them.
-    pub(crate) fn put(self, files: &[File]) -> anyhow::Result<()> {
-        let outcomes = put(files, self.mode())?;
+/// Writes files, and tells what became of them.
+pub(crate) fn put(files: &[File], force: bool, dry_run: bool) -> anyhow::Result<()> {
+    How { force, dry_run, check: false }.put(files)
+}
+
+impl How {
+    fn put(self, files: &[File]) -> anyhow::Result<()> {
+        let outcomes = setpoint_codegen::put(files, self.mode())?;
         for (file, outcome) in files.iter().zip(outcomes) {
             let word = match (outcome, self.dry_run) {
                 (Outcome::Unchanged, _) => "unchanged",

@@ -127,6 +127,16 @@ pub(crate) fn escape(ident: &str) -> String {
     }
 }
 
+/// Whether it cannot be a name in code.
+pub(crate) fn is_keyword(word: &str) -> bool {
+    KEYWORDS.contains(&word)
+}
+
+/// Whether generated code means another type by this name.
+pub(crate) fn is_taken_type(name: &str) -> bool {
+    TAKEN_TYPES.contains(&name)
+}
+
 /// What serde's `rename_all = "camelCase"` makes of a field.
 pub(crate) fn camel(ident: &str) -> String {
     let mut camel = String::new();

@@ -1,0 +1,141 @@
+//! `setpoint new`: a complete operator project.
+
+mod crd;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use setpoint_codegen::project::{Crates, Owned, checkout_of};
+use setpoint_codegen::{File, Project};
+
+use crate::r#gen::{format, put, tell};
+
+/// Make an operator project that compiles, tests and runs at once
+///
+/// Types, a controller, a program with leader election, health and metrics, tests against an API server in the
+/// process, manifests for kustomize, Dockerfile, CI and README. For example:
+///
+///     setpoint new my-app
+///     setpoint new shop-operator --group shop.example.com --kind Shop --owns deployment --owns service --webhook
+///     setpoint new certs --from-crd certificates.yaml
+///
+/// The project uses the crates of the checkout of Setpoint that this binary or the current folder is in, else the
+/// published ones.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct New {
+    /// The folder to make; its last part is the name of the package, the service account and, unless --kind says
+    /// otherwise, of the kind
+    #[arg(value_name = "NAME")]
+    path: PathBuf,
+
+    /// The API group of the kind, a domain of yours [default: example.com]
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+
+    /// The kind [default: my-app makes MyApp, foo-operator makes Foo]. With --from-crd: which one, if the file has
+    /// several
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
+
+    /// The version of the kind [default: v1alpha1; with --from-crd the one that is stored]
+    #[arg(long, value_name = "VERSION")]
+    version: Option<String>,
+
+    /// Make it for a CRD that is there: a file in YAML or JSON, - for standard input
+    #[arg(long, value_name = "FILE")]
+    from_crd: Option<PathBuf>,
+
+    /// The objects of the kind are in no namespace; what they own is in the namespace `default`
+    #[arg(long)]
+    cluster_scoped: bool,
+
+    /// What each object owns: a ConfigMap, Deployment, Service, … Several times for several [default: a ConfigMap;
+    /// with --from-crd nothing]
+    #[arg(long, value_name = "KIND")]
+    owns: Vec<String>,
+
+    /// Add webhooks that fill in and check objects
+    #[arg(long)]
+    webhook: bool,
+
+    /// Overwrite files that are there
+    #[arg(long, conflicts_with = "dry_run")]
+    force: bool,
+
+    /// Write nothing; tell what would be written
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl New {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let name = self.path.file_name().and_then(|name| name.to_str());
+        let name = name.with_context(|| format!("{}: is no name", self.path.display()))?.to_owned();
+        let checkout = find_checkout();
+        let project = self.project(&name, checkout.as_deref())?;
+        let mut files = project.render()?;
+        if let Some(checkout) = &checkout {
+            // The versions that Setpoint is tested with, and no need for a registry where they are known.
+            let path = checkout.join("Cargo.lock");
+            let lock = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            files.push(File::new("Cargo.lock", lock));
+        }
+        for file in &mut files {
+            let path = self.path.join(&file.path);
+            if path.extension().is_some_and(|ending| ending == "rs") {
+                file.text = format(&file.text, Some(&path));
+            }
+            file.path = path;
+        }
+        put(&files, self.force, self.dry_run)?;
+        if !self.dry_run {
+            tell(&format!("\nNow: cd {} && cargo test; README.md says the rest.\n", self.path.display()));
+        }
+        Ok(())
+    }
+
+    fn project(&self, name: &str, checkout: Option<&Path>) -> anyhow::Result<Project> {
+        let mut project = Project::new(name)?;
+        if let Some(file) = &self.from_crd {
+            let found = crd::read(file, self.kind.as_deref(), self.version.as_deref())?;
+            project = project.from_crd(found.definition, found.text, found.has_sample);
+        }
+        for owned in &self.owns {
+            project = project.owns(owned.parse::<Owned>()?);
+        }
+        if let Some(group) = &self.group {
+            project = project.group(group);
+        }
+        if let Some(kind) = &self.kind {
+            project = project.kind(kind);
+        }
+        if let Some(version) = &self.version {
+            project = project.version(version);
+        }
+        if self.cluster_scoped {
+            project = project.cluster_scoped();
+        }
+        if self.webhook {
+            project = project.webhook();
+        }
+        let folder = std::path::absolute(&self.path)?;
+        if folder.is_file() {
+            bail!("{}: is a file", self.path.display());
+        }
+        if folder.ancestors().skip(1).any(|above| above.join("Cargo.toml").exists()) {
+            project = project.nested();
+        }
+        Ok(match checkout {
+            Some(checkout) => project.crates(Crates::Checkout(checkout.to_owned())),
+            None => project,
+        })
+    }
+}
+
+/// The checkout that this program was built in, or that the user is in.
+fn find_checkout() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok().and_then(|path| checkout_of(&path));
+    program.or_else(|| checkout_of(&std::env::current_dir().ok()?))
+}

@@ -1,0 +1,390 @@
+//! A new operator project that compiles, tests and runs at once.
+//!
+//! Its files are in `templates/`: real files about a kind `Widget`, whose names are replaced. What depends on the
+//! options stands between lines of `%if` and `%end`.
+
+mod names;
+mod owned;
+mod template;
+
+/// The template of the kind: compiled here too, so that the first CRD is made from it, as every later one is.
+#[path = "../templates/project/src/api.rs"]
+#[expect(unreachable_pub, reason = "it is public in the projects")]
+mod api;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use setpoint::{Permissions, Verb};
+
+pub use self::names::{default_kind, plural};
+pub use self::owned::Owned;
+use self::template::Template;
+use crate::definition::{Definition, Version};
+use crate::error::Error;
+use crate::files::File;
+use crate::sample::{Extent, sample};
+use crate::types::{Types, names as rust_names};
+use crate::{crd, rbac, yaml};
+
+/// An operator project that is to be.
+///
+/// ```
+/// # fn main() -> Result<(), setpoint_codegen::Error> {
+/// use setpoint_codegen::Project;
+///
+/// let files = Project::new("my-app")?.group("example.org").render()?;
+/// assert!(files.iter().any(|file| file.path.ends_with("src/controller.rs")));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Project {
+    name: String,
+    group: Option<String>,
+    kind: Option<String>,
+    version: Option<String>,
+    is_cluster_scoped: bool,
+    owned: Option<Vec<Owned>>,
+    has_webhook: bool,
+    is_nested: bool,
+    crates: Crates,
+    from: Option<From>,
+}
+
+/// Where a project has Setpoint's crates from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Crates {
+    /// A registry.
+    Published,
+    /// A checkout, in this folder.
+    Checkout(PathBuf),
+}
+
+/// The CRD that a project is made for.
+#[derive(Clone, Debug)]
+struct From {
+    definition: Definition,
+    text: String,
+    has_sample: bool,
+}
+
+/// Everything that is decided.
+struct Facts<'a> {
+    project: &'a Project,
+    group: String,
+    kind: String,
+    version: String,
+    plural: String,
+    is_cluster_scoped: bool,
+    owned: Vec<Owned>,
+    /// Whether a condition can be written into the status.
+    has_conditions: bool,
+}
+
+impl Project {
+    /// A project of this name, for a kind that is called like it. The name is that of a package, a namespace and a
+    /// service account.
+    pub fn new(name: impl Into<String>) -> Result<Project, Error> {
+        let name = name.into();
+        names::check_project(&name)?;
+        Ok(Project {
+            name,
+            group: None,
+            kind: None,
+            version: None,
+            is_cluster_scoped: false,
+            owned: None,
+            has_webhook: false,
+            is_nested: false,
+            crates: Crates::Published,
+            from: None,
+        })
+    }
+
+    /// The API group of the kind; `example.com` unless set.
+    pub fn group(mut self, group: impl Into<String>) -> Project {
+        self.group = Some(group.into());
+        self
+    }
+
+    /// The kind; unless set it is made of the project's name.
+    pub fn kind(mut self, kind: impl Into<String>) -> Project {
+        self.kind = Some(kind.into());
+        self
+    }
+
+    /// The version of the kind; unless set `v1alpha1`, or the one that the CRD stores.
+    pub fn version(mut self, version: impl Into<String>) -> Project {
+        self.version = Some(version.into());
+        self
+    }
+
+    /// Puts the objects of the kind into no namespace.
+    pub fn cluster_scoped(mut self) -> Project {
+        self.is_cluster_scoped = true;
+        self
+    }
+
+    /// Lets each object own one of these. Unless it is called, a ConfigMap; nothing with [`Project::from_crd`].
+    pub fn owns(mut self, owned: Owned) -> Project {
+        let all = self.owned.get_or_insert_default();
+        if !all.contains(&owned) {
+            all.push(owned);
+        }
+        self
+    }
+
+    /// Adds admission webhooks.
+    pub fn webhook(mut self) -> Project {
+        self.has_webhook = true;
+        self
+    }
+
+    /// Says that there is a `Cargo.toml` in a folder above, whose workspace this is no part of.
+    pub fn nested(mut self) -> Project {
+        self.is_nested = true;
+        self
+    }
+
+    /// Where Setpoint's crates come from.
+    pub fn crates(mut self, crates: Crates) -> Project {
+        self.crates = crates;
+        self
+    }
+
+    /// Makes the project for a CRD that is there, whose YAML `text` is. `has_sample` says whether a server takes
+    /// [`Project::sample`] for an object of the kind: patterns and CEL rules may forbid it.
+    pub fn from_crd(mut self, definition: Definition, text: impl Into<String>, has_sample: bool) -> Project {
+        self.from = Some(From { definition, text: text.into(), has_sample });
+        self
+    }
+
+    /// An object of a CRD, in the version that a project for it would be about.
+    pub fn sample(definition: &Definition, version: Option<&str>) -> Result<Value, Error> {
+        Ok(sample(definition, find_version(definition, version)?, Extent::Required))
+    }
+
+    fn facts(&self) -> Result<Facts<'_>, Error> {
+        match &self.from {
+            Some(from) => self.facts_of_crd(&from.definition),
+            None => self.own_facts(),
+        }
+    }
+
+    fn own_facts(&self) -> Result<Facts<'_>, Error> {
+        let group = self.group.clone().unwrap_or_else(|| "example.com".to_owned());
+        names::check_group(&group)?;
+        let kind = self.kind.clone().unwrap_or_else(|| default_kind(&self.name));
+        names::check_kind(&kind)?;
+        let version = self.version.clone().unwrap_or_else(|| "v1alpha1".to_owned());
+        names::check_version(&version)?;
+        Ok(Facts {
+            project: self,
+            group,
+            plural: plural(&kind),
+            kind,
+            version,
+            is_cluster_scoped: self.is_cluster_scoped,
+            owned: self.owned.clone().unwrap_or_else(|| vec![Owned::ConfigMap]),
+            has_conditions: true,
+        })
+    }
+
+    fn facts_of_crd(&self, definition: &Definition) -> Result<Facts<'_>, Error> {
+        let says = |what: &str, wanted: &Option<String>, is: &str| match wanted {
+            Some(wanted) if wanted != is => {
+                Err(Error::new(format!("--{what}"), format!("is {wanted:?}, but the CRD says {is:?}")))
+            }
+            _ => Ok(()),
+        };
+        says("group", &self.group, &definition.group)?;
+        says("kind", &self.kind, &definition.names.kind)?;
+        if self.is_cluster_scoped && definition.is_namespaced {
+            return Err(Error::new("--cluster-scoped", "the objects of this CRD are in namespaces"));
+        }
+        let version = find_version(definition, self.version.as_deref())?;
+        Ok(Facts {
+            project: self,
+            group: definition.group.clone(),
+            kind: definition.names.kind.clone(),
+            version: version.name.clone(),
+            plural: definition.names.plural.clone(),
+            is_cluster_scoped: !definition.is_namespaced,
+            owned: self.owned.clone().unwrap_or_default(),
+            has_conditions: has_conditions(version),
+        })
+    }
+
+    /// All files, with paths relative to the project's folder.
+    pub fn render(&self) -> Result<Vec<File>, Error> {
+        let facts = self.facts()?;
+        let template = facts.template();
+        let mut files = Vec::new();
+        for (path, text) in template::files(self.has_webhook, !facts.owned.is_empty()) {
+            files.push(File::new(template.names(path), template.render(path, text)));
+        }
+        let crd_path = format!("config/crd/{}.{}.yaml", facts.plural, facts.group);
+        let sample_path = format!("config/samples/{}.yaml", facts.kind.to_lowercase());
+        match &self.from {
+            None => {
+                files.push(File::new("src/api.rs", facts.types(&template)));
+                files.push(File::new(crd_path, facts.crd(&template)?));
+                files.push(File::new(sample_path, template.render("sample.yaml", template::SAMPLE)));
+            }
+            Some(from) => {
+                let types =
+                    Types::new().version(&facts.version).render(std::slice::from_ref(&from.definition))?;
+                files.push(File::new("src/api.rs", types));
+                files.push(File::new(crd_path, from.text.clone()));
+                files.push(File::new(sample_path, from.sample(&facts.version)?));
+            }
+        }
+        let roles = rbac::manifests(&self.name, &format!("{}-system", self.name), &facts.permissions())?;
+        files.push(File::new("config/rbac/rbac.yaml", roles));
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(files)
+    }
+}
+
+impl From {
+    fn sample(&self, version: &str) -> Result<String, Error> {
+        let text = yaml::render(&Project::sample(&self.definition, Some(version))?)?;
+        let note = "# Made from the schema. A server would refuse it: fill in what the schema's patterns and rules want.\n";
+        Ok(if self.has_sample { text } else { format!("{note}{text}") })
+    }
+}
+
+/// The version that is stored, or the one that was asked for.
+fn find_version<'a>(definition: &'a Definition, wanted: Option<&str>) -> Result<&'a Version, Error> {
+    let is_it = |version: &&Version| wanted.map_or(version.storage, |wanted| version.name == wanted);
+    definition.versions.iter().find(is_it).ok_or_else(|| {
+        let names: Vec<&str> = definition.versions.iter().map(|version| version.name.as_str()).collect();
+        let problem = match wanted {
+            Some(wanted) => format!("there is no version {wanted:?}"),
+            None => "no version is stored".to_owned(),
+        };
+        Error::new("spec.versions", format!("{problem}; there are: {}", names.join(", ")))
+    })
+}
+
+/// Whether the status has a list of conditions that ours fit in, and can be written by itself.
+fn has_conditions(version: &Version) -> bool {
+    let schema = Value::Object(version.schema().clone());
+    let items = schema.pointer("/properties/status/properties/conditions/items/properties");
+    let has = |name: &str| items.is_some_and(|items| items.get(name).is_some());
+    version.subresources.status.is_some()
+        && ["type", "status", "reason", "message"].iter().all(|name| has(name))
+}
+
+impl Facts<'_> {
+    fn template(&self) -> Template {
+        let from = self.project.from.as_ref();
+        let any = |is: fn(Owned) -> bool| self.owned.iter().any(|&owned| is(owned));
+        let flags = [
+            ("plain", from.is_none()),
+            ("from_crd", from.is_some()),
+            ("sample", from.is_none_or(|from| from.has_sample)),
+            ("conditions", self.has_conditions),
+            ("cluster_scoped", self.is_cluster_scoped),
+            ("owned", !self.owned.is_empty()),
+            ("message", any(Owned::has_message)),
+            ("pods", any(Owned::has_pods)),
+            ("workload", any(|owned| owned.has_pods() || owned == Owned::Service)),
+            ("webhook", self.project.has_webhook),
+            ("nested", self.project.is_nested),
+            ("checkout", matches!(self.project.crates, Crates::Checkout(_))),
+        ];
+        let mut template = Template::new(&self.words());
+        for (name, is_set) in flags {
+            template = template.flag(name, is_set);
+        }
+        for (name, text) in owned::blocks(&self.owned) {
+            template = template.block(name, text);
+        }
+        for name in ["setpoint", "setpoint-apiserver", "setpoint-codegen", "setpoint-sim"] {
+            template = template.value(name, self.dependency(name));
+        }
+        if let Crates::Checkout(folder) = &self.project.crates {
+            template = template.value("checkout", folder.display().to_string());
+        }
+        template
+    }
+
+    /// The words of the templates, and what they become.
+    fn words(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("widget-operator", self.project.name.clone()),
+            ("widget_operator", self.project.name.replace('-', "_")),
+            ("Widget", self.kind.clone()),
+            ("widgets", self.plural.clone()),
+            ("widget", self.kind.to_lowercase()),
+            ("example.com", self.group.clone()),
+            ("v1alpha1", self.version.clone()),
+            // Last, for code only: a kind may have the name of a type that every program knows.
+            ("api::Widget", format!("api::{}", rust_names::root_name(&self.kind))),
+        ]
+    }
+
+    fn dependency(&self, name: &str) -> String {
+        match &self.project.crates {
+            Crates::Published => format!("{:?}", env!("CARGO_PKG_VERSION")),
+            Crates::Checkout(folder) => {
+                format!("{{ path = {:?} }}", folder.join("crates").join(name).display().to_string())
+            }
+        }
+    }
+
+    fn types(&self, template: &Template) -> String {
+        let text = template.render("src/api.rs", template::TYPES);
+        if self.is_cluster_scoped { text.replacen("    namespaced,\n", "", 1) } else { text }
+    }
+
+    /// What `setpoint gen crd` will make of those types.
+    fn crd(&self, template: &Template) -> Result<String, Error> {
+        let mut crd =
+            serde_json::to_value(crd::of::<api::Widget>()?).map_err(|error| Error::new("", error))?;
+        replace(&mut crd, &|text| template.names(text));
+        crd["spec"]["scope"] = if self.is_cluster_scoped { "Cluster" } else { "Namespaced" }.into();
+        // In the order of the type, which is that of later ones too.
+        let crd: k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition =
+            serde_json::from_value(crd).map_err(|error| Error::new("", error))?;
+        yaml::render(&crd)
+    }
+
+    /// What the builder in `src/controller.rs` declares.
+    fn permissions(&self) -> Permissions {
+        let mut needs = Permissions::default();
+        needs.add(&self.group, &self.plural, &[Verb::List, Verb::Watch]);
+        if self.has_conditions {
+            needs.add(&self.group, &format!("{}/status", self.plural), &[Verb::Patch]);
+        }
+        for owned in &self.owned {
+            let verbs = [Verb::List, Verb::Watch, Verb::Create, Verb::Patch];
+            needs.add(owned.group(), &owned.plural(), &verbs);
+            needs.add("events.k8s.io", "events", &[Verb::Create, Verb::Patch]);
+        }
+        needs.lease = Some((format!("{}-system", self.project.name), self.project.name.clone()));
+        needs
+    }
+}
+
+/// Replaces every text in a value, keys excepted.
+fn replace(value: &mut Value, with: &dyn Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = with(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace(item, with)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| replace(field, with)),
+        _ => {}
+    }
+}
+
+/// The checkout of Setpoint that a folder is in.
+pub fn checkout_of(folder: &Path) -> Option<PathBuf> {
+    let is_root = |folder: &&Path| {
+        let manifest = std::fs::read_to_string(folder.join("crates/setpoint/Cargo.toml"));
+        manifest.is_ok_and(|text| text.lines().any(|line| line == "name = \"setpoint\""))
+    };
+    folder.ancestors().find(is_root).map(Path::to_owned)
+}

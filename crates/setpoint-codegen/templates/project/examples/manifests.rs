@@ -1,0 +1,54 @@
+//! The manifests that are made from the code: `setpoint gen crd` and `setpoint gen rbac` run this.
+
+use std::process::ExitCode;
+
+use setpoint_codegen::Manifests;
+%if plain
+use widget_operator::{NAME, NAMESPACE, api, permissions};
+%else
+use widget_operator::{NAME, NAMESPACE, permissions};
+%end
+
+fn main() -> ExitCode {
+    manifests().main()
+}
+
+fn manifests() -> Manifests {
+%if plain
+    Manifests::new(NAME).crd::<api::Widget>().rbac(NAMESPACE, permissions())
+%else
+    // The CRD is what the types are made from, not the other way round.
+    Manifests::new(NAME).rbac(NAMESPACE, permissions())
+%end
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_committed_manifests_are_fresh() -> Result<(), Box<dyn std::error::Error>> {
+        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+%if plain
+        manifests().check_crds(&config.join("crd"))?;
+%end
+        manifests().check_rbac(&config.join("rbac"))?;
+        Ok(())
+    }
+%if from_crd
+
+    #[test]
+    fn the_types_are_those_of_the_crd() -> Result<(), Box<dyn std::error::Error>> {
+        let crd = include_str!("../config/crd/widgets.example.com.yaml");
+        let definitions = setpoint_codegen::Definition::read("widgets.example.com.yaml", crd)?;
+        let types = setpoint_codegen::Types::new().version("v1alpha1").render(&definitions)?;
+        // However rustfmt lays it out.
+        let code = |text: &str| text.replace([' ', '\n', ','], "");
+        let is_fresh = code(&types) == code(include_str!("../src/api.rs"));
+        assert!(is_fresh, "src/api.rs is stale: see README.md");
+        Ok(())
+    }
+%end
+}

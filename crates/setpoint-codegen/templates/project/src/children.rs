@@ -1,0 +1,86 @@
+//! What a `Widget` owns, as it should be. Functions without I/O, so that a test is a line.
+
+%imports
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+%if workload
+use serde_json::{Value, json};
+%else
+use serde_json::json;
+%end
+use setpoint::owner::controller_reference;
+
+use crate::api;
+
+%if cluster_scoped
+/// Where the children are: a `Widget` is in no namespace.
+const NAMESPACE: &str = "default";
+
+%end
+/// The same name as the object, and belonging to it.
+fn metadata(object: &api::Widget) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(object.name_any()),
+%if cluster_scoped
+        namespace: Some(NAMESPACE.to_owned()),
+%else
+        namespace: object.namespace(),
+%end
+        owner_references: controller_reference(object).map(|reference| vec![reference]),
+        ..ObjectMeta::default()
+    }
+}
+%if message
+
+fn message(object: &api::Widget) -> String {
+%if plain
+    object.spec.message.clone()
+%else
+    format!("made for {}", object.name_any())
+%end
+}
+%end
+%if workload
+
+fn labels(object: &api::Widget) -> Value {
+    json!({"app.kubernetes.io/name": "widget", "app.kubernetes.io/instance": object.name_any()})
+}
+%end
+%if pods
+
+fn pod_template(object: &api::Widget, restart_policy: &str) -> Value {
+    json!({
+        "metadata": {"labels": labels(object)},
+        "spec": {
+            "restartPolicy": restart_policy,
+            "containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}],
+        },
+    })
+}
+%end
+
+%functions
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+%if plain
+    fn object() -> api::Widget {
+        let mut object = api::Widget::new("one", api::WidgetSpec { message: "hello".to_owned() });
+%else
+    fn object() -> api::Widget {
+        let sample = include_str!("../config/samples/widget.yaml");
+        let mut object: api::Widget = serde_saphyr::from_str(sample).expect("the sample is a Widget");
+        object.metadata.name = Some("one".to_owned());
+%end
+        object.metadata.uid = Some("1".to_owned());
+%if cluster_scoped
+%else
+        object.metadata.namespace = Some("default".to_owned());
+%end
+        object
+    }
+
+%tests
+}

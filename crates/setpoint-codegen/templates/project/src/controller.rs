@@ -1,0 +1,144 @@
+//! The controller: makes the world match each `Widget`.
+
+%if owned
+use std::fmt::Debug;
+
+%end
+%if owned
+%imports
+use k8s_openapi::NamespaceResourceScope;
+%end
+%if conditions
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+%end
+%if owned
+use kube::{Api, Resource, ResourceExt};
+use serde::Serialize;
+%else
+%if conditions
+use kube::{Api, ResourceExt};
+%else
+use kube::ResourceExt;
+%end
+%end
+%if conditions
+use setpoint::conditions::{new_condition, set_condition};
+%end
+%if owned
+use setpoint::controller::{Predicate, Watchable};
+use setpoint::owner::is_controlled_by;
+use setpoint::{Action, Context, Controller, Ensured, Event, ObjectKey, ReconcileError, Verb};
+use setpoint::ensure;
+%else
+use setpoint::controller::Predicate;
+use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
+%end
+%if conditions
+use setpoint::patch_status;
+%end
+
+use crate::api;
+%if owned
+use crate::children;
+%end
+
+%if conditions
+/// The condition that says whether everything is in place.
+pub const READY: &str = "Ready";
+
+%end
+/// The controller: what to call, what to watch, and what it writes (config/rbac is made from that).
+pub fn controller() -> Controller<api::Widget> {
+    Controller::new(crate::NAME, reconcile)
+        // What we write into a status ourselves is no news.
+        .filter(Predicate::generation_changed())
+%if conditions
+        .writes_status::<api::Widget>()
+%end
+%owns
+%if owned
+        .records_events()
+%end
+        .workers(4)
+}
+
+async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let Some(object) = cx.lister::<api::Widget>().get(&key) else {
+        return Ok(Action::done()); // it is gone, and what it owned goes with it
+    };
+    if object.metadata.deletion_timestamp.is_some() {
+        return Ok(Action::done());
+    }
+    let outcome = make(&object, &cx).await;
+%if conditions
+    let ready = match &outcome {
+        Ok(()) => new_condition(READY, true, "Reconciled", "everything is in place"),
+        Err(error) => new_condition(READY, false, "Failed", error.to_string()),
+    };
+    write_status(&object, ready, &cx).await?;
+%end
+    // What failed is tried again, later and later.
+    outcome.map(|()| Action::done())
+}
+
+/// Makes everything that the object asks for. Called again and again, it changes nothing that is as it should be.
+%if owned
+async fn make(object: &api::Widget, cx: &Context) -> Result<(), ReconcileError> {
+%keeps
+    Ok(())
+}
+
+/// Makes sure that a child is there, is as wanted, and is ours.
+async fn keep<C>(object: &api::Widget, wanted: C, cx: &Context) -> Result<(), ReconcileError>
+where
+    C: Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    C: Serialize + Debug,
+{
+    let (name, namespace) = (wanted.name_any(), wanted.namespace().unwrap_or_default());
+    let current = cx.lister::<C>().get(&ObjectKey::namespaced(&namespace, &name));
+    if current.as_deref().is_some_and(|current| !is_controlled_by(current, object)) {
+        return Err(format!("the {} {name} is there already, and is not ours", C::kind(&())).into());
+    }
+    let api: Api<C> = Api::namespaced(cx.client(), &namespace);
+    if let Ensured::Created(_) = ensure(&api, current.as_deref(), &wanted).await? {
+        let note = format!("made the {} {name}", C::kind(&()));
+        cx.recorder().event(object, Event::normal("Created", note));
+    }
+    Ok(())
+}
+%else
+async fn make(object: &api::Widget, _cx: &Context) -> Result<(), ReconcileError> {
+    tracing::info!(name = object.name_any(), "reconciled");
+    Ok(())
+}
+%end
+%if conditions
+
+%if plain
+async fn write_status(object: &api::Widget, mut ready: Condition, cx: &Context) -> Result<(), kube::Error> {
+    let mut status: api::WidgetStatus = object.status.clone().unwrap_or_default();
+    status.observed_generation = object.metadata.generation;
+    ready.observed_generation = object.metadata.generation;
+    set_condition(&mut status.conditions, ready, cx.env().now());
+%else
+async fn write_status(object: &api::Widget, mut ready: Condition, cx: &Context) -> Result<(), ReconcileError> {
+    // As JSON: the conditions of this kind have a type of their own.
+    let mut status = match &object.status {
+        Some(status) => serde_json::to_value(status)?,
+        None => serde_json::json!({}),
+    };
+    let mut conditions: Vec<Condition> =
+        serde_json::from_value(status["conditions"].take()).unwrap_or_default();
+    ready.observed_generation = object.metadata.generation;
+    set_condition(&mut conditions, ready, cx.env().now());
+    status["conditions"] = serde_json::to_value(conditions)?;
+%end
+%if cluster_scoped
+    let api: Api<api::Widget> = Api::all(cx.client());
+%else
+    let api: Api<api::Widget> = Api::namespaced(cx.client(), &object.namespace().unwrap_or_default());
+%end
+    patch_status(&api, object, &status).await?;
+    Ok(())
+}
+%end

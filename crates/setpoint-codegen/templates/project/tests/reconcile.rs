@@ -1,0 +1,127 @@
+//! The controller against an API server in this process, on virtual time: a minute takes milliseconds.
+
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+%imports
+%if owned
+use kube::api::DeleteParams;
+%end
+%if sample
+use kube::ResourceExt;
+%end
+use kube::api::{Api, PostParams};
+use setpoint::Metrics;
+%if sample
+%if conditions
+%if plain
+use setpoint::conditions::is_condition_true;
+%end
+%end
+%end
+use setpoint::controller::Runtime;
+use setpoint_sim::World;
+use tokio::time::sleep;
+%if sample
+%if conditions
+use widget_operator::READY;
+%end
+use widget_operator::{api, controller};
+%else
+use widget_operator::controller;
+%end
+
+/// Longer than anything takes that has no reason to wait.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// A world that knows the kind, in which the controller runs.
+fn run(scenario: impl AsyncFnOnce(&World)) {
+    World::run(1, async |world| {
+        let text = include_str!("../config/crd/widgets.example.com.yaml");
+        let crd: CustomResourceDefinition = serde_saphyr::from_str(text).unwrap();
+        let crds: Api<CustomResourceDefinition> = Api::all(world.direct());
+        crds.create(&PostParams::default(), &crd).await.unwrap();
+        sleep(SETTLED).await;
+        let runtime = Runtime::with(world.client(), world.env().clone(), Metrics::default());
+        let _running = world.env().spawn(async move { controller().run(&runtime).await });
+        scenario(&world).await;
+    });
+}
+%if sample
+
+%if plain
+fn example() -> api::Widget {
+    api::Widget::new("one", api::WidgetSpec { message: "hello".to_owned() })
+}
+%else
+fn example() -> api::Widget {
+    serde_saphyr::from_str(include_str!("../config/samples/widget.yaml")).unwrap()
+}
+%end
+
+fn objects(world: &World) -> Api<api::Widget> {
+%if cluster_scoped
+    Api::all(world.direct())
+%else
+    Api::default_namespaced(world.direct())
+%end
+}
+
+#[test]
+fn an_object_is_reconciled() {
+    run(async |world| {
+        let object = objects(world).create(&PostParams::default(), &example()).await.unwrap();
+        sleep(SETTLED).await;
+        let now = objects(world).get(&object.name_any()).await.unwrap();
+%if conditions
+%if plain
+        let status = now.status.expect("it was written");
+        assert!(is_condition_true(&status.conditions, READY), "{status:?}");
+        assert_eq!(status.observed_generation, Some(1));
+%else
+        let status = serde_json::to_value(now.status).unwrap();
+        assert_eq!(status["conditions"][0]["type"], READY, "{status}");
+        assert_eq!(status["conditions"][0]["status"], "True", "{status}");
+%end
+%else
+        assert_eq!(now.resource_version(), object.resource_version(), "nothing is written yet");
+%end
+    });
+}
+%if owned
+
+#[test]
+fn what_it_owns_comes_back_when_somebody_deletes_it() {
+    run(async |world| {
+        let object = objects(world).create(&PostParams::default(), &example()).await.unwrap();
+        sleep(SETTLED).await;
+        let name = object.name_any();
+%owned_tests
+    });
+}
+
+#[test]
+fn nothing_is_written_while_nothing_changes() {
+    run(async |world| {
+        objects(world).create(&PostParams::default(), &example()).await.unwrap();
+        sleep(SETTLED).await;
+        let writes = || world.trace().requests(&setpoint_sim::Match::writes().client("client")).count();
+        let before = writes();
+        assert!(before > 0);
+        sleep(60 * SETTLED).await;
+        assert_eq!(writes(), before);
+    });
+}
+%end
+%else
+
+#[test]
+fn the_controller_starts_and_sees_that_there_is_nothing_to_do() {
+    run(async |world| {
+        sleep(SETTLED).await;
+        let lists = setpoint_sim::Match::any().client("client");
+        assert!(world.trace().requests(&lists).count() > 0);
+        assert_eq!(world.trace().requests(&setpoint_sim::Match::writes().client("client")).count(), 0);
+    });
+}
+%end

@@ -1,0 +1,48 @@
+//! The webhooks over real TLS, asked by an API server in this process.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use kube::api::{Api, PostParams};
+use setpoint::Env;
+use setpoint::webhook::Certificates;
+use setpoint_apiserver::ApiServer;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use widget_operator::webhook::{LABEL, register, server};
+use widget_operator::{NAME, api};
+
+#[tokio::test]
+async fn objects_are_filled_in_and_checked() {
+    let (certificates, ca_bundle) = Certificates::self_signed(["127.0.0.1"]).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let _serving = Env::system().spawn(server(certificates).serve(listener, CancellationToken::new()));
+
+    let client = ApiServer::builder().build().client();
+    let text = include_str!("../config/crd/widgets.example.com.yaml");
+    let crd: CustomResourceDefinition = serde_saphyr::from_str(text).unwrap();
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    crds.create(&PostParams::default(), &crd).await.unwrap();
+    register(&client, &url, &ca_bundle).await.unwrap();
+
+%if cluster_scoped
+    let objects: Api<api::Widget> = Api::all(client);
+%else
+    let objects: Api<api::Widget> = Api::default_namespaced(client);
+%end
+%if plain
+    let object = |message: &str| api::Widget::new("one", api::WidgetSpec { message: message.to_owned() });
+    let made = objects.create(&PostParams::default(), &object("hello")).await.unwrap();
+    assert_eq!(made.labels()[LABEL], NAME);
+    let refused = objects.create(&PostParams::default(), &object(" ")).await.unwrap_err();
+    assert!(refused.to_string().contains("nothing but space"), "{refused}");
+%else
+    let sample = include_str!("../config/samples/widget.yaml");
+    let mut object: api::Widget = serde_saphyr::from_str(sample).unwrap();
+    let made = objects.create(&PostParams::default(), &object).await.unwrap();
+    assert_eq!(made.labels()[LABEL], NAME);
+    object.metadata.name = Some("it-is-forbidden".to_owned());
+    let refused = objects.create(&PostParams::default(), &object).await.unwrap_err();
+    assert!(refused.to_string().contains("this one is forbidden"), "{refused}");
+%end
+}
