@@ -6,6 +6,7 @@
 mod access;
 mod client_go;
 mod cluster;
+mod codegen;
 mod differential;
 mod discovery;
 mod helm;
@@ -104,6 +105,8 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
         cluster::run(report, peers, &binary);
     }
     workloads::run(report, peers, &binary);
+    let root = root()?;
+    codegen::run(report, peers, &binary, root, &target(root));
     if !kinds && !startup && !differential && !access {
         return Ok(());
     }
@@ -314,6 +317,9 @@ fn list() {
     }
     for name in samples::NAMES {
         println!("{}: {name}", samples::SUITE);
+    }
+    for name in codegen::names() {
+        println!("{}: {name}", codegen::SUITE);
     }
     for name in kubectl::cluster_names() {
         println!("{}: {name}", cluster::OURS);

@@ -9,7 +9,7 @@ mod ingress;
 mod labs;
 mod network;
 mod neutron;
-mod stage;
+pub(super) mod stage;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
