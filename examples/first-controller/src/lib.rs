@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use setpoint::owner::controller_reference;
-use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, ensure};
+use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, Verb, ensure};
 
 /// What asks for the ConfigMap.
 pub const ANNOTATION: &str = "example.com/greeting";
@@ -27,7 +27,9 @@ pub async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileE
     Ok(Action::done())
 }
 
-/// The controller: what to call, and what to watch.
+/// The controller: what to call, what to watch, and what it writes.
 pub fn controller() -> Controller<Namespace> {
-    Controller::new("greeting", reconcile).owns::<ConfigMap>()
+    Controller::new("greeting", reconcile)
+        .owns::<ConfigMap>()
+        .writes::<ConfigMap>(&[Verb::Create, Verb::Patch])
 }

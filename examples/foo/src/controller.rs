@@ -13,8 +13,8 @@ use setpoint::conditions::{new_condition, set_condition};
 use setpoint::owner::{controller_of, is_controlled_by};
 use setpoint::workqueue::ItemExponential;
 use setpoint::{
-    CacheSyncError, Env, Event, HandlerFns, Lister, ObjectKey, Recorder, SharedInformerFactory, WorkQueue,
-    is_resync, key_of, patch_status, run_workers,
+    CacheSyncError, Env, Event, HandlerFns, Lister, ObjectKey, Permissions, Recorder, SharedInformerFactory,
+    Verb, WorkQueue, is_resync, key_of, patch_status, run_workers,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -184,6 +184,16 @@ impl FooController {
         patch_status(&api, foo, &status).await?;
         Ok(())
     }
+}
+
+/// What an API server has to allow the controller: `manifests/rbac.yaml` is made from it.
+pub fn permissions() -> Permissions {
+    let mut needs = Permissions::default();
+    needs.allow::<Foo>(&[Verb::List, Verb::Watch]);
+    needs.allow_subresource::<Foo>("status", &[Verb::Patch]);
+    needs.allow::<Deployment>(&[Verb::List, Verb::Watch, Verb::Create, Verb::Patch]);
+    needs.add("events.k8s.io", "events", &[Verb::Create, Verb::Patch]);
+    needs
 }
 
 /// A failed Foo is tried again after a quarter of a second, then later and later.

@@ -9,6 +9,6 @@ mod controller;
 mod deployment;
 mod foo;
 
-pub use controller::{FooController, RESYNC, WORKERS};
+pub use controller::{FooController, RESYNC, WORKERS, permissions};
 pub use deployment::new_deployment;
 pub use foo::{Foo, FooSpec, FooStatus, crd};

@@ -9,7 +9,9 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use setpoint::owner::{controller_of, controller_reference, is_controlled_by};
-use setpoint::{Action, Context, Controller, Ensured, Event, ObjectKey, ReconcileError, ensure, key_of};
+use setpoint::{
+    Action, Context, Controller, Ensured, Event, ObjectKey, ReconcileError, Verb, ensure, key_of,
+};
 
 /// What asks for an Ingress, with the value `true`.
 pub const ANNOTATION: &str = "ingress/http";
@@ -26,6 +28,8 @@ pub fn controller(settings: Settings) -> Controller<Service> {
     Controller::new("ingress-manager", reconcile)
         // By name, not by owner: it also matters when an Ingress that is somebody else's goes away.
         .watches::<Ingress>(|ingress| key_of(ingress).into_iter().collect())
+        .writes::<Ingress>(&[Verb::Create, Verb::Patch, Verb::Delete])
+        .records_events()
         .state(settings)
         .workers(2)
 }

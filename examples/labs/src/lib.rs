@@ -20,8 +20,10 @@ pub mod typed_client;
 use std::io::Write;
 use std::sync::Arc;
 
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
-use setpoint::ClientConfig;
+use setpoint::{ClientConfig, Permissions, Verb};
 
 /// Where a lab writes its lines: standard output in its program, a list in its test.
 pub type Print = Arc<dyn Fn(String) + Send + Sync>;
@@ -50,6 +52,15 @@ impl Connection {
         }
         Ok(config.connect().await?)
     }
+}
+
+/// What an API server has to allow somebody who runs all labs, with Deployments for the dynamic client.
+pub fn permissions() -> Permissions {
+    let mut needs = Permissions::default();
+    needs.allow::<Pod>(&[Verb::Get, Verb::List, Verb::Watch]);
+    needs.allow::<Node>(&[Verb::List]);
+    needs.allow::<Deployment>(&[Verb::List]);
+    needs
 }
 
 /// Prints to standard output, a line at once, also into a pipe.

@@ -9,7 +9,7 @@ use setpoint::conditions::{new_condition, set_condition};
 use setpoint::controller::{Change, Predicate};
 use setpoint::workqueue::ItemExponential;
 use setpoint::{
-    Action, Context, Controller, Event, Finalize, ObjectKey, ReconcileError, finalize, patch_status,
+    Action, Context, Controller, Event, Finalize, ObjectKey, ReconcileError, Verb, finalize, patch_status,
 };
 
 use crate::apply::{Applied, apply, remove};
@@ -57,6 +57,10 @@ pub fn controller(neutron: Neutron, settings: Settings) -> Controller<Network> {
     let Settings { cluster, resync, workers } = settings;
     Controller::new("network", reconcile)
         .filter(Predicate::new(matters))
+        // Read before what is gone is cleaned up; the finalizer is patched in and out.
+        .writes::<Network>(&[Verb::Get, Verb::Patch])
+        .writes_status::<Network>()
+        .records_events()
         .triggered_by(sweep(neutron.clone(), cluster.clone(), resync * 10))
         .state(State { neutron, cluster })
         .resync(resync)

@@ -22,6 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use setpoint::webhook::{AdmissionRequest, Certificates, ConversionError, Mutation, Verdict, WebhookServer};
+use setpoint::{Permissions, Verb};
 
 /// Who applies the definition and the configurations.
 const MANAGER: &str = "example-webhooks";
@@ -122,6 +123,17 @@ pub async fn install(client: &Client, url: &str, ca_bundle: &str) -> anyhow::Res
         "metadata": {"name": MANAGER}, "webhooks": [webhook("check", url, "/validate", ca_bundle)]
     });
     apply(&validating, MANAGER, &configuration).await
+}
+
+/// What an API server has to allow whoever calls [`install`]: `manifests/rbac.yaml` is made from it.
+pub fn permissions() -> Permissions {
+    let mut needs = Permissions::default();
+    // What is applied for the first time is created.
+    let verbs = [Verb::Create, Verb::Patch];
+    needs.allow::<CustomResourceDefinition>(&verbs);
+    needs.allow::<MutatingWebhookConfiguration>(&verbs);
+    needs.allow::<ValidatingWebhookConfiguration>(&verbs);
+    needs
 }
 
 async fn apply<K, T>(api: &Api<K>, name: &str, object: &T) -> anyhow::Result<()>
