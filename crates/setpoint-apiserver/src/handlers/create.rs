@@ -72,23 +72,54 @@ pub(super) async fn create(
     let attributes = Attributes::write(request, Operation::Create, None, options);
     object = admission::mutate(core, &attributes, object).await?;
     rbac::check_create(core, request, &object).await?;
-    let generated = object::name(&object).is_empty();
+    if !object::name(&object).is_empty() {
+        return attempt(core, &attributes, object, options).await?.map_err(Taken::into_status);
+    }
     let mut tries = 0;
     loop {
-        let mut attempt = object.clone();
-        if generated {
-            generate_name(core, &mut attempt);
-        }
-        strategy::prepare_create(resource, &mut attempt, &core.env);
-        kinds::admit_create(core, resource, &mut attempt).await?;
-        let name = object::name(&attempt).to_owned();
-        let outcome = write(core, &attributes, attempt, options).await?;
-        match outcome {
+        let mut named = object.clone();
+        generate_name(core, &mut named);
+        match attempt(core, &attributes, named, options).await? {
             Ok(payload) => return Ok(payload),
-            Err(_) if generated && tries < NAME_TRIES => tries += 1,
-            Err(existing) => return Err(taken(resource, &name, existing.as_deref())),
+            Err(_) if tries < NAME_TRIES => tries += 1,
+            Err(taken) => return Err(taken.into_status()),
         }
     }
+}
+
+/// The name of a new object is taken.
+struct Taken<'a> {
+    resource: &'a Resource,
+    name: String,
+    by: Option<Arc<Record>>,
+}
+
+impl Taken<'_> {
+    fn into_status(self) -> Status {
+        let mut status = Status::already_exists(self.resource.group_resource(), &self.name);
+        let deleted = self
+            .by
+            .is_some_and(|record| object::is_being_deleted(&object::decode(&record.value, record.revision)));
+        if deleted {
+            status.message = format!("object is being deleted: {}", status.message);
+        }
+        status
+    }
+}
+
+/// Tries to create the object under the name that it has.
+async fn attempt<'a>(
+    core: &Core,
+    attributes: &Attributes<'a>,
+    mut object: Value,
+    options: &WriteOptions,
+) -> Result<Result<Payload, Taken<'a>>> {
+    let resource = &*attributes.request.resource;
+    strategy::prepare_create(resource, &mut object, &core.env);
+    kinds::admit_create(core, resource, &mut object).await?;
+    let name = object::name(&object).to_owned();
+    let outcome = write(core, attributes, object, options).await?;
+    Ok(outcome.map_err(|by| Taken { resource, name, by }))
 }
 
 /// Checks and writes the object, or says which record has its name. Services get their addresses on the way.
@@ -145,16 +176,6 @@ async fn store(
         Ok(record) => Ok(Payload::Stored(record)),
         Err(error) => Err(error.into_current()?),
     })
-}
-
-fn taken(resource: &Resource, name: &str, existing: Option<&Record>) -> Status {
-    let mut status = Status::already_exists(resource.group_resource(), name);
-    let deleted = existing
-        .is_some_and(|record| object::is_being_deleted(&object::decode(&record.value, record.revision)));
-    if deleted {
-        status.message = format!("object is being deleted: {}", status.message);
-    }
-    status
 }
 
 /// The namespace of the path is the object's; a body that names another one is a mistake. An object of the
