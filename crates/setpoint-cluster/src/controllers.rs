@@ -8,8 +8,8 @@ use setpoint::kube::Client;
 use setpoint_env::Env;
 
 use crate::{
-    cron_job, deployment, endpoint_slice, garbage_collector, job, namespace, node_lifecycle, replica_set,
-    root_ca, scheduler, service_account, ttl_after_finished,
+    cron_job, deployment, endpoint_slice, endpoints, garbage_collector, job, namespace, node_lifecycle,
+    replica_set, root_ca, scheduler, service_account, ttl_after_finished,
 };
 
 /// What a controller may need besides the manager that it is added to.
@@ -43,6 +43,10 @@ const TABLE: &[(&str, Add)] = &[
         manager.controller(controller)
     }),
     ("ttl-after-finished-controller", |manager, _| manager.controller(ttl_after_finished::controller())),
+    ("endpoints-controller", |manager, _| {
+        let controller = endpoints::controller(manager.informers());
+        manager.controller(controller)
+    }),
     ("endpointslice-controller", |manager, _| {
         let controller = endpoint_slice::controller(manager.informers());
         manager.controller(controller)

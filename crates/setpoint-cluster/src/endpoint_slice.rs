@@ -13,6 +13,8 @@ use setpoint::{Action, Context, Controller, Lister, ObjectKey, ReconcileError, S
 
 use crate::failure;
 
+pub(crate) use self::slices::{HEADLESS, number};
+
 /// How long one reconcile may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 const NAME: &str = "endpointslice-controller";
@@ -29,7 +31,7 @@ pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Servic
 }
 
 /// The services that select a pod.
-fn selecting(services: &Lister<Service>, pod: &Pod) -> Vec<ObjectKey> {
+pub(crate) fn selecting(services: &Lister<Service>, pod: &Pod) -> Vec<ObjectKey> {
     let namespace = pod.namespace().unwrap_or_default();
     let services = services.namespace(&namespace).list();
     let selecting = services
@@ -39,7 +41,7 @@ fn selecting(services: &Lister<Service>, pod: &Pod) -> Vec<ObjectKey> {
 }
 
 /// What a service selects pods by; none if its endpoints are somebody else's business.
-fn selector(service: &Service) -> Option<Selector> {
+pub(crate) fn selector(service: &Service) -> Option<Selector> {
     let spec = service.spec.as_ref().filter(|spec| spec.type_.as_deref() != Some("ExternalName"))?;
     let labels = spec.selector.as_ref().filter(|labels| !labels.is_empty())?;
     Some(labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect())

@@ -23,6 +23,7 @@ mod controllers;
 mod cron_job;
 mod deployment;
 mod endpoint_slice;
+mod endpoints;
 mod failure;
 mod garbage_collector;
 mod job;

@@ -16,7 +16,7 @@ use crate::pod;
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: (&str, &str) =
     ("endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io");
-const HEADLESS: &str = "service.kubernetes.io/headless";
+pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 /// How many endpoints are in one slice at most.
 const MOST: usize = 100;
 
@@ -117,7 +117,8 @@ fn protocol(port: &ServicePort) -> &str {
     port.protocol.as_deref().unwrap_or("TCP")
 }
 
-fn number(port: &ServicePort, pod: &Pod) -> Option<i32> {
+/// The number of a service's port on a pod; none if the pod has no port of that name.
+pub(crate) fn number(port: &ServicePort, pod: &Pod) -> Option<i32> {
     match port.target_port.as_ref() {
         None => Some(port.port),
         Some(IntOrString::Int(0)) => Some(port.port),

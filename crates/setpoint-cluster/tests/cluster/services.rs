@@ -1,7 +1,7 @@
 //! The endpoints of services.
 
 use serde_json::json;
-use setpoint::k8s_openapi::api::core::v1::{Pod, Service};
+use setpoint::k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use setpoint::k8s_openapi::api::discovery::v1::EndpointSlice;
 use setpoint::kube::Api;
 use setpoint::kube::api::{DeleteParams, ListParams};
@@ -53,5 +53,51 @@ async fn a_service_has_the_addresses_of_the_pods_that_it_selects() {
     .await;
     services.delete("web", &DeleteParams::default()).await.unwrap();
     until("no slice", async || slices(&cluster).await.is_empty().then_some(())).await;
+    cluster.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_has_endpoints_beside_its_slices() {
+    let cluster = Cluster::in_process().await.unwrap();
+    let services: Api<Service> = Api::namespaced(cluster.client(), "default");
+    let all: Api<Endpoints> = Api::namespaced(cluster.client(), "default");
+    let ports = json!([{"name": "http", "port": 80, "targetPort": 8080}]);
+    let spec = json!({"selector": {"app": "web"}, "ports": ports});
+    let web = json!({"metadata": {"name": "web", "labels": {"team": "a"}}, "spec": spec});
+    create(&services, &object(web)).await;
+    let labelled = |name: &str, annotations: serde_json::Value| -> Pod {
+        let mut pod = pod(name, annotations, json!({}));
+        pod.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+        pod
+    };
+    create(&pods(cluster.client()), &labelled("a", json!({}))).await;
+    let late = json!({setpoint_cluster::node::READY_AFTER: "1h"});
+    create(&pods(cluster.client()), &labelled("b", late)).await;
+    let found = until("both addresses", async || {
+        let found = all.get_opt("web").await.unwrap()?;
+        let is_there = field(&found, "/subsets/0/addresses/0").is_object()
+            && field(&found, "/subsets/0/notReadyAddresses/0").is_object();
+        is_there.then_some(found)
+    })
+    .await;
+    assert_eq!(field(&found, "/subsets/0/addresses/0/targetRef/name"), "a");
+    assert_eq!(field(&found, "/subsets/0/notReadyAddresses/0/targetRef/name"), "b");
+    assert_eq!(field(&found, "/subsets/0/ports/0"), json!({"name": "http", "port": 8080, "protocol": "TCP"}));
+    let manager = "endpoints.kubernetes.io/managed-by";
+    assert_eq!(field(&found, "/metadata/labels"), json!({"team": "a", manager: "endpoint-controller"}));
+    // What is deleted comes back; what belongs to nobody here is left alone, and goes with its Service.
+    all.delete("web", &DeleteParams::default()).await.unwrap();
+    until("again", async || all.get_opt("web").await.unwrap()).await;
+    create(&services, &object(json!({"metadata": {"name": "own"}, "spec": {"ports": [{"port": 80}]}}))).await;
+    let own = json!({"metadata": {"name": "own"}, "subsets": [{"addresses": [{"ip": "192.0.2.1"}]}]});
+    let own = create(&all, &object(own)).await;
+    create(&all, &object(json!({"metadata": {"name": "no-service"}}))).await;
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert_eq!(all.get("own").await.unwrap(), own);
+    for name in ["web", "own"] {
+        services.delete(name, &DeleteParams::default()).await.unwrap();
+        until("gone", async || all.get_opt(name).await.unwrap().is_none().then_some(())).await;
+    }
+    all.get("no-service").await.unwrap();
     cluster.stop().await.unwrap();
 }
