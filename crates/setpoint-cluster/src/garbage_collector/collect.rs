@@ -1,6 +1,7 @@
 //! What is done about one object, after a look at the server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use setpoint::Event;
@@ -13,6 +14,9 @@ use tokio::time::timeout;
 use super::graph::{Known, Node, Uid};
 use super::{Collector, FOREGROUND, ORPHAN, TIME_LIMIT, Work};
 use crate::resources::{self, Resource};
+
+/// How long to wait after a conflict.
+const AFTER_CONFLICT: Duration = Duration::from_millis(50);
 
 /// Why an object has to wait; it is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +40,20 @@ struct Owners {
 impl Collector {
     pub(super) async fn work(&self, work: Work) -> Result<(), CollectError> {
         let done = async {
-            match work {
-                Work::Delete(uid) => self.delete(&uid).await,
-                Work::Orphan(uid) => self.orphan(&uid).await,
+            match &work {
+                Work::Delete(uid) => self.delete(uid).await,
+                Work::Orphan(uid) => self.orphan(uid).await,
             }
         };
-        timeout(TIME_LIMIT, done).await.unwrap_or(Err(CollectError::Late))
+        match timeout(TIME_LIMIT, done).await.unwrap_or(Err(CollectError::Late)) {
+            // The object has changed since it was looked at, which is no failure: look again.
+            Err(CollectError::Server(kube::Error::Api(status))) if status.code == 409 => {
+                tracing::debug!(?work, "an object has changed meanwhile; it is looked at again");
+                self.queue.add_after(work, AFTER_CONFLICT);
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     fn node(&self, uid: &Uid) -> Option<Node> {

@@ -3,6 +3,7 @@
 mod collecting;
 mod custom;
 mod faults;
+mod loudness;
 mod namespaces;
 mod nodes;
 mod quiet;

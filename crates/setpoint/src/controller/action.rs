@@ -49,6 +49,12 @@ impl ReconcileError {
         self.terminal
     }
 
+    /// Whether the server refused a write because the object has changed meanwhile: a matter of course.
+    pub(crate) fn is_conflict(&self) -> bool {
+        let error = self.source.downcast_ref::<kube::Error>();
+        matches!(error, Some(kube::Error::Api(status)) if status.code == 409 && status.reason == "Conflict")
+    }
+
     /// The error itself.
     pub fn source(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
         &*self.source

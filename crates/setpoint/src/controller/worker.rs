@@ -110,7 +110,12 @@ async fn reconcile(work: &Work, item: &Item<ObjectKey>, context: Context) {
             work.queue.forget(&key);
         }
         Err(error) => {
-            tracing::warn!(controller = work.context.name, %key, %error, retried, "reconcile failed; it is tried again");
+            if error.is_conflict() {
+                // Somebody else was faster: the next try sees what they wrote.
+                tracing::debug!(controller = work.context.name, %key, %error, retried, "reconcile met a conflict; it is tried again");
+            } else {
+                tracing::warn!(controller = work.context.name, %key, %error, retried, "reconcile failed; it is tried again");
+            }
             work.queue.at_priority(item.priority()).add_rate_limited(key);
         }
     }

@@ -132,7 +132,15 @@ pub(super) async fn run(queue: Arc<Queue>, mut writer: Writer) {
                 Err(error) => {
                     queue.counters.failed.inc();
                     let (name, namespace) = (&series.name, namespace(&series));
-                    tracing::warn!(name, namespace, %error, "cannot write an event; it is dropped");
+                    if error.is_of_ending_namespace() {
+                        tracing::debug!(
+                            name,
+                            namespace,
+                            "the namespace is being deleted; an event is dropped"
+                        );
+                    } else {
+                        tracing::warn!(name, namespace, %error, "cannot write an event; it is dropped");
+                    }
                 }
             }
             queue.unsent.send_modify(|unsent| *unsent -= 1);
@@ -158,6 +166,16 @@ impl Failure {
             },
             Failure::Timeout => None,
         }
+    }
+
+    /// Whether the namespace of the object takes nothing new, since it is going or gone: that happens to the last
+    /// events about what was in it, and nobody could read them.
+    fn is_of_ending_namespace(&self) -> bool {
+        let Failure::Request(error) = self else { return false };
+        let Error::Api(status) = &**error else { return false };
+        let Some(details) = &status.details else { return false };
+        let is_going = details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating");
+        is_going || (status.code == 404 && details.kind == "namespaces")
     }
 
     /// Whether another try may help: nobody answered, or the server is in trouble.
