@@ -86,6 +86,9 @@ pub(crate) struct Up {
     log: String,
 }
 
+/// The controller that gives each namespace its account `default`.
+const ACCOUNTS: &str = "serviceaccount-controller";
+
 /// Who the server and its administrator are.
 struct Credentials {
     authority: CertificateAuthority,
@@ -119,7 +122,7 @@ impl Up {
         let mut signals = Signals::new().context("cannot listen to signals")?;
         let listener = listen.bind().await?;
         let address = listener.local_addr()?;
-        let server = self.server(env).await?;
+        let server = self.server(env, &controllers).await?;
         // Only now, so that a second server that finds its port or its folder in use leaves the file of the
         // first alone.
         let path = self.kubeconfig_path();
@@ -172,10 +175,12 @@ impl Up {
         removed.map(drop)
     }
 
-    async fn server(&self, env: &Env) -> anyhow::Result<ApiServer> {
+    async fn server(&self, env: &Env, controllers: &Controllers) -> anyhow::Result<ApiServer> {
         let mut builder = ApiServer::builder().env(env.clone());
         if !self.no_controllers {
-            builder = builder.logs(SyntheticLog);
+            // Pods need accounts only where a controller makes them.
+            let has_accounts = controllers.contains(ACCOUNTS);
+            builder = builder.logs(SyntheticLog).service_accounts(has_accounts);
         }
         if let Some(path) = &self.token_file {
             builder = builder.tokens(TokenFile::read(path)?);
