@@ -83,6 +83,16 @@ impl Server {
         Ok(server)
     }
 
+    /// `setpoint up` as it is without any setting but where to listen: with its controllers and a node. It does not
+    /// wait, for those who measure the wait.
+    pub(crate) fn spawn_setpoint_with_controllers(binary: &Path, folder: TempDir) -> Result<Self> {
+        let kubeconfig = folder.path().join("kubeconfig");
+        let mut command = Command::new(binary);
+        command.args(["up", "--memory", "--listen", "127.0.0.1:0", "--kubeconfig"]).arg(&kubeconfig);
+        let process = spawn(command, folder.path(), "setpoint.log")?;
+        Ok(Self { processes: vec![process], kubeconfig, again: None, folder })
+    }
+
     /// `setpoint up` with its controllers and two nodes.
     pub(crate) fn setpoint_cluster(binary: &Path) -> Result<Self> {
         let folder = TempDir::new()?;

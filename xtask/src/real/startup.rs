@@ -20,9 +20,11 @@ use super::servers::{Reference, Server};
 pub(crate) const SUITE: &str = "startup";
 
 /// The names of the checks, for `--list`.
-pub(crate) const NAMES: [&str; 5] = [
+pub(crate) const NAMES: [&str; 7] = [
     "ready and a create over TLS in under 60 ms",
     "idle memory under 25 MiB",
+    "with controllers: ready and a create over TLS in under 60 ms",
+    "with controllers: idle memory under 25 MiB",
     "the kubeconfig is private, strangers are refused",
     "SIGTERM ends it well",
     "a port in use is explained",
@@ -38,29 +40,15 @@ const SETTLE: Duration = Duration::from_secs(1);
 
 /// Measures our binary.
 pub(crate) fn run(report: &mut Report, binary: &Path) {
-    let [time, memory, private, terminate, port] = NAMES;
-    let mut line = String::new();
-    report.check(SUITE, time, || {
-        let times = measure(RUNS, || start(binary))?;
-        line =
-            format!("{}; once it is warm, the two requests take {:.1} ms", describe(&times), warm(binary)?);
-        ensure!(median(&times) < TIME_TARGET, "{line}; the target is {TIME_TARGET:?}");
-        Ok(())
-    });
-    if !line.is_empty() {
-        report.note(SUITE, &format!("setpoint: {line}"));
-    }
-    let mut kib = 0;
-    report.check(SUITE, memory, || {
-        let (_, server) = once(start(binary)?)?;
-        thread::sleep(SETTLE);
-        kib = server.resident()?;
-        ensure!(kib < MEMORY_TARGET_KIB, "{:.1} MiB resident, the target is 25", mebibytes(kib));
-        Ok(())
-    });
-    if kib > 0 {
-        report.note(SUITE, &format!("setpoint: {:.1} MiB resident when idle", mebibytes(kib)));
-    }
+    let [time, memory, controllers_time, controllers_memory, private, terminate, port] = NAMES;
+    measure_start(report, "setpoint", [time, memory], || start(binary));
+    let with_controllers = || start_with_controllers(binary);
+    measure_start(
+        report,
+        "setpoint with controllers",
+        [controllers_time, controllers_memory],
+        with_controllers,
+    );
     report.check(SUITE, private, || is_private(binary));
     report.check(SUITE, terminate, || {
         let (_, server) = once(start(binary)?)?;
@@ -68,6 +56,37 @@ pub(crate) fn run(report: &mut Report, binary: &Path) {
         Ok(())
     });
     report.check(SUITE, port, || explains_a_used_port(binary));
+}
+
+/// Measures time and memory of one way to start.
+fn measure_start(
+    report: &mut Report,
+    title: &str,
+    [time, memory]: [&str; 2],
+    start: impl Fn() -> Result<(Instant, Server)>,
+) {
+    let mut line = String::new();
+    report.check(SUITE, time, || {
+        let times = measure(RUNS, &start)?;
+        line =
+            format!("{}; once it is warm, the two requests take {:.1} ms", describe(&times), warm(&start)?);
+        ensure!(median(&times) < TIME_TARGET, "{line}; the target is {TIME_TARGET:?}");
+        Ok(())
+    });
+    if !line.is_empty() {
+        report.note(SUITE, &format!("{title}: {line}"));
+    }
+    let mut kib = 0;
+    report.check(SUITE, memory, || {
+        let (_, server) = once(start()?)?;
+        thread::sleep(SETTLE);
+        kib = server.resident()?;
+        ensure!(kib < MEMORY_TARGET_KIB, "{:.1} MiB resident, the target is 25", mebibytes(kib));
+        Ok(())
+    });
+    if kib > 0 {
+        report.note(SUITE, &format!("{title}: {:.1} MiB resident when idle", mebibytes(kib)));
+    }
 }
 
 /// Measures the reference, to stand beside our numbers.
@@ -94,6 +113,12 @@ fn start(binary: &Path) -> Result<(Instant, Server)> {
     let folder = TempDir::new()?;
     let begun = Instant::now();
     Ok((begun, Server::spawn_setpoint(binary, folder, "127.0.0.1:0")?))
+}
+
+fn start_with_controllers(binary: &Path) -> Result<(Instant, Server)> {
+    let folder = TempDir::new()?;
+    let begun = Instant::now();
+    Ok((begun, Server::spawn_setpoint_with_controllers(binary, folder)?))
 }
 
 fn measure(runs: usize, start: impl Fn() -> Result<(Instant, Server)>) -> Result<Vec<Duration>> {
@@ -126,8 +151,8 @@ fn create(client: &Client) -> Result<()> {
 }
 
 /// What the same two requests take, in milliseconds, once the server is warm.
-fn warm(binary: &Path) -> Result<f64> {
-    let (_, server) = once(start(binary)?)?;
+fn warm(start: impl Fn() -> Result<(Instant, Server)>) -> Result<f64> {
+    let (_, server) = once(start()?)?;
     let mut times = Vec::new();
     for _ in 0..RUNS {
         let begun = Instant::now();
