@@ -1,5 +1,6 @@
 //! ReplicaSets: as many pods of one template as the spec says.
 
+mod pace;
 pub(crate) mod ranking;
 mod status;
 
@@ -16,6 +17,7 @@ use setpoint::{
     Action, Context, Controller, Lister, ObjectKey, ReconcileError, SharedInformerFactory, patch_status,
 };
 
+use self::pace::Pace;
 use crate::{owned, pod, pod_control};
 
 /// The most pods that one reconcile creates or deletes.
@@ -33,6 +35,7 @@ pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Replic
         .watches::<Pod>(move |pod| owned::concerned(&sets, pod, selects))
         .workers(5)
         .catch_up_limit(CATCH_UP_LIMIT)
+        .state(Pace::default())
 }
 
 fn selector_of(set: &ReplicaSet) -> Option<Selector> {
@@ -44,7 +47,10 @@ fn selects(set: &ReplicaSet, pod: &Pod) -> bool {
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(set) = cx.lister::<ReplicaSet>().get(&key) else { return Ok(Action::done()) };
+    let Some(set) = cx.lister::<ReplicaSet>().get(&key) else {
+        cx.state::<Pace>().forget(&key);
+        return Ok(Action::done());
+    };
     let Some(selector) = selector_of(&set) else {
         return Err(ReconcileError::terminal("the selector cannot be understood"));
     };
@@ -61,6 +67,13 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     };
     let now = cx.env().now();
     let status = status::of(&set, &active, terminating, managed.as_ref().err(), now);
+    let pace = cx.state::<Pace>();
+    if managed.is_ok() && status::only_readiness_grows(&set, &status) {
+        // Many pods become ready at about the same time: one write for several of them will do.
+        if let Some(wait) = pace.wait(&key, cx.env().instant()) {
+            return Ok(Action::requeue_after(wait));
+        }
+    }
     let sets: Api<ReplicaSet> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
     patch_status(&sets, &set, &status).await?;
     managed?;

@@ -142,13 +142,28 @@ async fn write(api: &Api<Pod>, pod: &Pod, wanted: &PodStatus) -> Result<Written,
     if pod.status.as_ref() == Some(wanted) {
         return Ok(Written::Done);
     }
-    let status: Value = serde_json::to_value(wanted).map_err(kube::Error::SerdeError)?;
+    let mut status: Value = serde_json::to_value(wanted).map_err(kube::Error::SerdeError)?;
+    drop_old_reasons(&mut status, pod);
     let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     match api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await {
         Ok(_) => Ok(Written::Done),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Written::Gone),
         Err(error) => Err(error),
+    }
+}
+
+/// A merge keeps what it is not told of: a condition that has no reason any more must say so.
+fn drop_old_reasons(status: &mut Value, pod: &Pod) {
+    let old = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let new = status["conditions"].as_array_mut();
+    for condition in new.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let Some(old) = old.iter().find(|old| condition["type"] == old.type_) else { continue };
+        for (field, had) in [("reason", old.reason.is_some()), ("message", old.message.is_some())] {
+            if had {
+                condition.entry(field).or_insert(Value::Null);
+            }
+        }
     }
 }
 

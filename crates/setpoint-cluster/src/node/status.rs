@@ -113,7 +113,8 @@ impl View<'_> {
             started: Some(has_started),
             restart_count: life.restarts,
             state,
-            last_state: last,
+            // The server writes an empty one where there is none; without it the status would never be as wanted.
+            last_state: Some(last.unwrap_or_default()),
             ..ContainerStatus::default()
         }
     }
@@ -162,6 +163,7 @@ impl View<'_> {
             ready,
             started: Some(is_started),
             state: Some(state),
+            last_state: Some(ContainerState::default()),
             ..ContainerStatus::default()
         }
     }

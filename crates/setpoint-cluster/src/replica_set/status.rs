@@ -36,6 +36,22 @@ pub(super) fn of(
     }
 }
 
+/// Whether all that is new is that more pods are ready or available, and others are still to come.
+pub(super) fn only_readiness_grows(set: &ReplicaSet, new: &ReplicaSetStatus) -> bool {
+    let Some(old) = &set.status else { return false };
+    let as_before = ReplicaSetStatus {
+        ready_replicas: old.ready_replicas,
+        available_replicas: old.available_replicas,
+        ..new.clone()
+    };
+    let is_complete = new.available_replicas.unwrap_or(0) >= count(super::replicas(set));
+    as_before == *old
+        && !is_complete
+        && new.ready_replicas >= old.ready_replicas
+        && new.available_replicas >= old.available_replicas
+        && (new.ready_replicas > old.ready_replicas || new.available_replicas > old.available_replicas)
+}
+
 fn min_ready_seconds(set: &ReplicaSet) -> i32 {
     set.spec.min_ready_seconds.unwrap_or(0)
 }

@@ -7,6 +7,7 @@ mod loudness;
 mod namespaces;
 mod nodes;
 mod quiet;
+mod rollout;
 mod scheduling;
 mod services;
 mod support;

@@ -33,7 +33,7 @@ async fn a_pod_runs_and_says_all_that_kubectl_shows() {
     assert_eq!(field(&running, "/status/hostIP"), "172.18.0.2");
     assert_eq!(field(&running, "/status/qosClass"), "BestEffort");
     for type_ in ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"] {
-        assert_eq!(condition(&running, type_).0, "True", "{type_}");
+        assert_eq!(condition(&running, type_), ("True".into(), String::new(), String::new()), "{type_}");
     }
     let reasons: Vec<String> = events(&cluster, "web").await.into_iter().map(|(reason, _)| reason).collect();
     for reason in ["Scheduled", "Pulled", "Created", "Started"] {
