@@ -4,7 +4,6 @@ mod fit;
 mod ledger;
 mod requests;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
@@ -15,7 +14,7 @@ use setpoint::kube::api::{Patch, PatchParams, PostParams};
 use setpoint::kube::core::Status;
 use setpoint::kube::{self, Api};
 use setpoint::{
-    Action, Context, Controller, Event, HandlerFns, Manager, ObjectKey, ReconcileError, Registration,
+    Action, Context, Controller, Event, HandlerFns, Held, Manager, ObjectKey, ReconcileError, Registration,
 };
 
 use self::ledger::{Decision, SharedLedger};
@@ -53,8 +52,8 @@ struct Scheduler {
 fn follow_pods(ledger: &SharedLedger) -> HandlerFns<Pod> {
     let (added, updated, deleted) = (ledger.clone(), ledger.clone(), ledger.clone());
     HandlerFns::new()
-        .on_add(move |pod: &Arc<Pod>, _| added.change(|ledger| ledger.see_pod(pod)))
-        .on_update(move |old: &Arc<Pod>, pod: &Arc<Pod>| {
+        .on_add(move |pod: &Held<Pod>, _| added.change(|ledger| ledger.see_pod(pod)))
+        .on_update(move |old: &Held<Pod>, pod: &Held<Pod>| {
             // The deletion of a pod whose name was taken again at once may not be told.
             let is_another = old.metadata.uid != pod.metadata.uid;
             updated.change(|ledger| (is_another && ledger.forget_pod(old)) | ledger.see_pod(pod));
@@ -65,8 +64,8 @@ fn follow_pods(ledger: &SharedLedger) -> HandlerFns<Pod> {
 fn follow_nodes(ledger: &SharedLedger) -> HandlerFns<Node> {
     let (added, updated, deleted) = (ledger.clone(), ledger.clone(), ledger.clone());
     HandlerFns::new()
-        .on_add(move |node: &Arc<Node>, _| added.change(|ledger| ledger.see_node(node)))
-        .on_update(move |_, node: &Arc<Node>| updated.change(|ledger| ledger.see_node(node)))
+        .on_add(move |node: &Held<Node>, _| added.change(|ledger| ledger.see_node(node.object())))
+        .on_update(move |_, node: &Held<Node>| updated.change(|ledger| ledger.see_node(node.object())))
         .on_delete(move |node| deleted.change(|ledger| ledger.forget_node(&node.object)))
 }
 

@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         HandlerFns::new()
             .on_add(|map, _| print("added", map))
             .on_update(|old, new| {
-                if !is_resync(&**old, &**new) {
+                if !is_resync(old, new) {
                     print("updated", new)
                 }
             })

@@ -36,7 +36,8 @@ use self::source::{Attached, MapFn, Queue, Source};
 use self::worker::Work;
 use crate::workqueue::{LOW_PRIORITY, RateLimiter, WorkQueueBuilder};
 use crate::{
-    CacheSyncError, Metrics, Object, ObjectKey, Permissions, Recorder, SharedInformerFactory, Verb, WorkQueue,
+    CacheSyncError, Held, Metrics, Object, ObjectKey, Permissions, Recorder, SharedInformerFactory, Verb,
+    WorkQueue,
 };
 
 /// Reconciles the objects of one kind.
@@ -145,7 +146,7 @@ impl<K: Watchable> Controller<K> {
     pub fn new(name: impl Into<String>, reconciler: impl Reconciler) -> Controller<K> {
         let mut needs = Permissions::default();
         needs.allow::<K>(&[Verb::List, Verb::Watch]);
-        let own_key: MapFn<K> = Arc::new(|object| ObjectKey::of(Object::meta(object)).into_iter().collect());
+        let own_key: MapFn<K> = Arc::new(|object| vec![object.key().clone()]);
         Controller {
             name: name.into(),
             reconciler: Box::new(reconciler),
@@ -168,7 +169,7 @@ impl<K: Watchable> Controller<K> {
     pub fn owns<C: Watchable>(self) -> Controller<K> {
         self.source::<C, C>(
             SharedInformerFactory::informer::<C>,
-            Arc::new(|object: &C| owner_key::<K, C>(object)),
+            Arc::new(|object| owner_key::<K, C>(object)),
         )
     }
 
@@ -183,7 +184,7 @@ impl<K: Watchable> Controller<K> {
         self,
         map: impl Fn(&C) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Controller<K> {
-        self.source::<C, C>(SharedInformerFactory::informer::<C>, Arc::new(map))
+        self.source::<C, C>(SharedInformerFactory::informer::<C>, Arc::new(move |object| map(object)))
     }
 
     /// The same, but only the metadata of each `C` is asked for and cached.
@@ -191,7 +192,7 @@ impl<K: Watchable> Controller<K> {
         self,
         map: impl Fn(&PartialObjectMeta<C>) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Controller<K> {
-        self.source::<C, _>(SharedInformerFactory::metadata::<C>, Arc::new(map))
+        self.source::<C, _>(SharedInformerFactory::metadata::<C>, Arc::new(move |object| map(object)))
     }
 
     fn source<C: Watchable, T: Object>(
@@ -412,7 +413,7 @@ async fn wait_for_caches(
 }
 
 /// The key of the `K` that controls an object, if one does.
-fn owner_key<K: Watchable, C: Object>(object: &C) -> Vec<ObjectKey> {
+fn owner_key<K: Watchable, C: Object>(object: &Held<C>) -> Vec<ObjectKey> {
     let meta = object.meta();
     let owners = meta.owner_references.iter().flatten();
     let owner = owners.filter(|owner| owner.controller == Some(true)).find(|owner| {

@@ -10,31 +10,43 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use self::pending::Pending;
-use crate::{Indexer, Object, ObjectKey, ResourceVersion, Scope};
+use crate::{Held, Indexer, Object, ObjectKey, ResourceVersion, Scope};
 
 /// A change of one object.
 #[derive(Debug)]
 pub enum Delta<T> {
     /// A watch saw the object come into being.
-    Added(Arc<T>),
+    Added(Held<T>),
     /// A watch saw the object change.
-    Updated(Arc<T>),
+    Updated(Held<T>),
     /// The object is gone.
     Deleted(Deleted<T>),
     /// A list found the object: new, changed or as it was.
-    Replaced(Arc<T>),
+    Replaced(Held<T>),
     /// The object is told again, unchanged.
-    Sync(Arc<T>),
+    Sync(Held<T>),
 }
 
 impl<T> Delta<T> {
     /// The object, if it exists after this change.
-    pub fn object(&self) -> Option<&Arc<T>> {
+    pub fn object(&self) -> Option<&Held<T>> {
         match self {
             Delta::Added(object) | Delta::Updated(object) | Delta::Replaced(object) | Delta::Sync(object) => {
                 Some(object)
             }
             Delta::Deleted(_) => None,
+        }
+    }
+}
+
+impl<T: Object> Delta<T> {
+    /// Which object changes.
+    pub fn key(&self) -> &ObjectKey {
+        match self {
+            Delta::Added(object) | Delta::Updated(object) | Delta::Replaced(object) | Delta::Sync(object) => {
+                object.key()
+            }
+            Delta::Deleted(deleted) => deleted.object.key(),
         }
     }
 }
@@ -56,7 +68,7 @@ impl<T> Clone for Delta<T> {
 #[doc(alias = "DeletedFinalStateUnknown")]
 pub struct Deleted<T> {
     /// The final state if a watch saw the deletion, else the last state that was seen.
-    pub object: Arc<T>,
+    pub object: Held<T>,
     /// Whether `object` is only the last state that was seen, because the deletion itself was missed.
     pub is_tombstone: bool,
 }
@@ -115,13 +127,15 @@ impl<T: Object> DeltaFifo<T> {
 
     /// Queues changes that a watch saw, and the resourceVersion that they lead up to. There may be no
     /// changes: a bookmark.
-    pub fn push(&self, deltas: impl IntoIterator<Item = (ObjectKey, Delta<T>)>, version: ResourceVersion) {
+    pub fn push(&self, deltas: impl IntoIterator<Item = Delta<T>>, version: ResourceVersion) {
         let state = &mut *self.state.lock();
-        for (key, delta) in deltas {
-            let is_queued = state.pending.last(&key).is_some();
+        for delta in deltas {
             let is_deletion = matches!(delta, Delta::Deleted(_));
-            if is_queued || !is_deletion || self.last_known(state, &key).is_some() {
-                state.pending.push(key, delta);
+            let matters = !is_deletion
+                || state.pending.last(delta.key()).is_some()
+                || self.last_known(state, delta.key()).is_some();
+            if matters {
+                state.pending.push(delta);
             }
         }
         state.pending.version = Some(version);
@@ -130,24 +144,25 @@ impl<T: Object> DeltaFifo<T> {
 
     /// Queues a whole list: everything in it is [`Delta::Replaced`], every known object that it lacks is
     /// deleted.
-    pub fn replace(&self, list: Vec<(ObjectKey, Arc<T>)>, version: ResourceVersion) {
+    pub fn replace(&self, list: Vec<Held<T>>, version: ResourceVersion) {
         let state = &mut *self.state.lock();
-        let listed: crate::store::FixedMap<&ObjectKey, ()> = list.iter().map(|(key, _)| (key, ())).collect();
         let mut known = self.indexer.view(|view| view.keys(&self.scope));
         known.extend(state.in_transit.iter().flat_map(|batch| batch.keys().cloned()));
         known.extend(state.pending.keys().cloned());
-        known.retain(|key| !listed.contains_key(key));
-        drop(listed);
+        if !known.is_empty() {
+            let listed: crate::store::FixedSet<&ObjectKey> = list.iter().map(Held::key).collect();
+            known.retain(|key| !listed.contains(key));
+        }
         // Sorted, so that the order of deletions does not depend on how the store orders its keys.
         known.sort_unstable();
         known.dedup();
         state.pending.reserve(list.len());
-        for (key, object) in list {
-            state.pending.push(key, Delta::Replaced(object));
+        for object in list {
+            state.pending.push(Delta::Replaced(object));
         }
         for key in known {
             if let Some(object) = self.last_known(state, &key) {
-                state.pending.push(key, Delta::Deleted(Deleted { object, is_tombstone: true }));
+                state.pending.push(Delta::Deleted(Deleted { object, is_tombstone: true }));
             }
         }
         state.pending.version = Some(version);
@@ -163,22 +178,22 @@ impl<T: Object> DeltaFifo<T> {
             if state.pending.last(&key).is_none()
                 && let Some(object) = self.last_known(state, &key)
             {
-                state.pending.push(key, Delta::Sync(object));
+                state.pending.push(Delta::Sync(object));
             }
         }
         self.readable.notify_one();
     }
 
     /// The last state of an object that is known here or in the cache; `None` if it is deleted or unknown.
-    pub fn known(&self, key: &ObjectKey) -> Option<Arc<T>> {
+    pub fn known(&self, key: &ObjectKey) -> Option<Held<T>> {
         self.last_known(&self.state.lock(), key)
     }
 
-    fn last_known(&self, state: &State<T>, key: &ObjectKey) -> Option<Arc<T>> {
+    fn last_known(&self, state: &State<T>, key: &ObjectKey) -> Option<Held<T>> {
         let queued = state.pending.last(key).or_else(|| state.in_transit.as_ref()?.last(key));
         match queued {
             Some(delta) => delta.object().cloned(),
-            None => self.indexer.get(key),
+            None => self.indexer.held(key),
         }
     }
 
@@ -222,6 +237,16 @@ impl<T: Object> Batch<'_, T> {
     /// The changes: keys in order, and those of a key in order.
     pub fn deltas(&self) -> impl Iterator<Item = (&ObjectKey, &[Delta<T>])> {
         self.pending.iter()
+    }
+
+    /// How many objects change.
+    pub fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Whether none does: the batch is a bookmark or an empty list.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The resourceVersion of the cache when this batch is applied; `None` leaves it as it is.

@@ -11,14 +11,15 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 pub use self::view::View;
-use crate::{MapStore, Object, ObjectKey, ResourceVersion, Scope, Store};
+use crate::{Held, MapStore, Object, ObjectKey, ResourceVersion, Scope, Store};
 
 /// The name of the index that every indexer has: objects by namespace.
 pub const NAMESPACE_INDEX: &str = "namespace";
 
 /// A thread-safe map of objects with named indices.
 ///
-/// - Objects are `Arc<T>`: a read never copies one, and nobody can change what is cached.
+/// - Objects are `Arc<T>`: a read never copies one, and nobody can change what is cached. Those that nobody
+///   has read may not be decoded yet ([`Held`]).
 /// - [`Indexer::write`] is a transaction: readers see all of it or nothing, indices and watermark included.
 /// - [`Indexer::view`] reads several objects at one moment.
 ///
@@ -106,7 +107,7 @@ impl<T: Object> Indexer<T> {
             return Err(IndexError::Exists(name));
         }
         let mut index = Index { function: Arc::new(function), buckets: Buckets::new() };
-        inner.store.for_each(&mut |key, object| index.add(key, index.values(object)));
+        inner.store.for_each(&mut |object| index.add(object.key(), index.values(object)));
         inner.indices.insert(name, index);
         Ok(())
     }
@@ -124,22 +125,27 @@ impl<T: Object> Indexer<T> {
 
     /// The object of this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
-        self.view(|view| view.get(key))
+        self.held(key).map(|held| held.object().clone())
+    }
+
+    /// The object of this key, not decoded if nobody has read it.
+    pub fn held(&self, key: &ObjectKey) -> Option<Held<T>> {
+        self.view(|view| view.held(key))
     }
 
     /// Every object, in no particular order.
     pub fn list(&self) -> Vec<Arc<T>> {
-        self.view(|view| view.list())
+        objects(self.view(|view| view.all()))
     }
 
     /// Every object of a namespace, ordered by key.
     pub fn list_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
-        self.view(|view| view.list_namespace(namespace))
+        objects(self.view(|view| view.in_namespace(namespace)))
     }
 
     /// The objects that an index has under `value`, ordered by key.
     pub fn by_index(&self, name: &str, value: &str) -> Result<Vec<Arc<T>>, IndexError> {
-        self.view(|view| view.by_index(name, value))
+        self.view(|view| view.indexed(name, value)).map(objects)
     }
 
     /// The keys that an index has under `value`, in order.
@@ -176,21 +182,29 @@ pub struct Writer<'a, T> {
 
 impl<T: Object> Writer<'_, T> {
     /// The object of this key.
-    pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+    pub fn get(&self, key: &ObjectKey) -> Option<Held<T>> {
         self.inner.store.get(key)
     }
 
     /// Puts an object in, and gives back the one that it replaces.
-    pub fn insert(&mut self, key: ObjectKey, object: Arc<T>) -> Option<Arc<T>> {
+    pub fn insert(&mut self, key: ObjectKey, object: Arc<T>) -> Option<Held<T>> {
+        self.put(Held::new(key, object))
+    }
+
+    /// The same with an object that may not be decoded. It stays so unless there is an index.
+    pub fn put(&mut self, object: Held<T>) -> Option<Held<T>> {
         let inner = &mut *self.inner;
-        let old = inner.store.insert(key.clone(), object.clone());
+        let key = object.key().clone();
+        // The functions of the indices read the object, before the store may have packed it.
+        let after: Vec<_> = inner.indices.values().map(|index| index.values(&object)).collect();
+        let old = inner.store.insert(object);
         if old.is_none()
             && let Some(namespace) = key.namespace()
         {
             add_to(&mut inner.namespaces, namespace, &key);
         }
-        for index in inner.indices.values_mut() {
-            let (before, after) = (old.as_ref().map(|old| index.values(old)), index.values(&object));
+        for (index, after) in inner.indices.values_mut().zip(after) {
+            let before = old.as_ref().map(|old| index.values(old));
             if before.as_ref() != Some(&after) {
                 index.remove(&key, before.unwrap_or_default());
                 index.add(&key, after);
@@ -199,8 +213,13 @@ impl<T: Object> Writer<'_, T> {
         old
     }
 
+    /// Makes room for so many more objects.
+    pub(crate) fn reserve(&mut self, additional: usize) {
+        self.inner.store.reserve(additional);
+    }
+
     /// Takes an object out.
-    pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
+    pub fn remove(&mut self, key: &ObjectKey) -> Option<Held<T>> {
         let inner = &mut *self.inner;
         let old = inner.store.remove(key)?;
         if let Some(namespace) = key.namespace() {
@@ -231,7 +250,7 @@ impl<T> Inner<T> {
     }
 }
 
-impl<T> Index<T> {
+impl<T: Object> Index<T> {
     /// The values of an object. An index function that panics costs its object a place in the index; the
     /// transaction around it goes on.
     fn values(&self, object: &T) -> Vec<String> {
@@ -252,6 +271,11 @@ impl<T> Index<T> {
             remove_from(&mut self.buckets, &value, key);
         }
     }
+}
+
+/// Decodes what is not decoded; not under the lock.
+fn objects<T: Object>(held: Vec<Held<T>>) -> Vec<Arc<T>> {
+    held.iter().map(|held| held.object().clone()).collect()
 }
 
 fn add_to(buckets: &mut Buckets, value: &str, key: &ObjectKey) {

@@ -20,7 +20,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use setpoint::k8s_openapi::api::core::v1::ConfigMap;
 //! use setpoint::kube::{Api, ResourceExt};
-//! use setpoint::{HandlerFns, Scope, SharedInformer};
+//! use setpoint::{HandlerFns, Held, Scope, SharedInformer};
 //!
 //! // In a program: `let client = setpoint::ClientConfig::new().connect().await?;`
 //! let client = setpoint_apiserver::ApiServer::builder().build().client();
@@ -28,7 +28,7 @@
 //! let informer = SharedInformer::<ConfigMap>::builder(client.clone()).namespace("default").build();
 //! informer.add_handler(
 //!     HandlerFns::new()
-//!         .on_add(|map: &std::sync::Arc<ConfigMap>, _is_initial| println!("new: {}", map.name_any()))
+//!         .on_add(|map: &Held<ConfigMap>, _is_initial| println!("new: {}", map.name_any()))
 //!         .on_delete(|deleted| println!("gone: {}", deleted.object.name_any())),
 //! );
 //! informer.start();
@@ -80,7 +80,7 @@
 //! # use std::sync::Arc;
 //! # use std::sync::atomic::{AtomicUsize, Ordering};
 //! use setpoint::k8s_openapi::api::core::v1::Namespace;
-//! use setpoint::{HandlerFns, SharedInformer};
+//! use setpoint::{HandlerFns, Held, SharedInformer};
 //!
 //! # let client = setpoint_apiserver::ApiServer::builder().build().client();
 //! let namespaces = SharedInformer::<Namespace>::builder(client).build();
@@ -90,7 +90,7 @@
 //! // Later: it is told what is cached already, as adds, and then every change.
 //! let told = Arc::new(AtomicUsize::new(0));
 //! let count = told.clone();
-//! let place = namespaces.add_handler(HandlerFns::new().on_add(move |_: &Arc<Namespace>, is_initial| {
+//! let place = namespaces.add_handler(HandlerFns::new().on_add(move |_: &Held<Namespace>, is_initial| {
 //!     assert!(is_initial);
 //!     count.fetch_add(1, Ordering::Relaxed);
 //! }));
@@ -159,6 +159,7 @@ pub mod events;
 mod factory;
 mod fifo;
 mod finalizer;
+mod held;
 mod indexer;
 mod informer;
 mod key;
@@ -187,6 +188,7 @@ pub use events::{Event, Recorder};
 pub use factory::{CacheSyncError, SharedInformerFactory};
 pub use fifo::Fifo;
 pub use finalizer::{Finalize, finalize};
+pub use held::Held;
 pub use indexer::{IndexError, Indexer, NAMESPACE_INDEX, View, Writer};
 pub use informer::{
     EventHandler, HandlerFns, HandlerOptions, InformerBuilder, Registration, SharedInformer, is_resync,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::core::{Selector, SelectorExt};
 
-use crate::{IndexError, Indexer, Object, ObjectKey, ResourceVersion, Scope, View};
+use crate::{Held, IndexError, Indexer, Object, ObjectKey, ResourceVersion, Scope, View};
 
 /// Reads from the cache of an informer; never asks the server. (For that there is [`kube::Api`].)
 ///
@@ -30,6 +30,16 @@ impl<T: Object> Lister<T> {
         self.indexer.get(key)
     }
 
+    /// The object of this key, not decoded if nobody has read it: for looking at its metadata only.
+    pub fn held(&self, key: &ObjectKey) -> Option<Held<T>> {
+        self.indexer.held(key)
+    }
+
+    /// The keys of all objects, in no particular order.
+    pub fn keys(&self) -> Vec<ObjectKey> {
+        self.indexer.view(|view| view.keys(&Scope::Cluster))
+    }
+
     /// Every object, in no particular order.
     pub fn list(&self) -> Vec<Arc<T>> {
         self.indexer.list()
@@ -42,15 +52,7 @@ impl<T: Object> Lister<T> {
 
     /// The objects whose labels match, in no particular order.
     pub fn select(&self, selector: &Selector) -> Vec<Arc<T>> {
-        let mut found = Vec::new();
-        self.indexer.view(|view| {
-            view.for_each(|_, object| {
-                if matches(selector, &**object) {
-                    found.push(object.clone());
-                }
-            });
-        });
-        found
+        selected(selector, self.indexer.view(|view| view.all()))
     }
 
     /// The objects that an index has under `value`, ordered by key.
@@ -89,9 +91,11 @@ impl<T: Object> Lister<T> {
     }
 }
 
-fn matches<T: Object>(selector: &Selector, object: &T) -> bool {
+/// Those whose labels match. Only they are decoded.
+fn selected<T: Object>(selector: &Selector, objects: Vec<Held<T>>) -> Vec<Arc<T>> {
     static NO_LABELS: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
-    selector.matches(object.meta().labels.as_ref().unwrap_or(&NO_LABELS))
+    let matches = |object: &&Held<T>| selector.matches(object.meta().labels.as_ref().unwrap_or(&NO_LABELS));
+    objects.iter().filter(matches).map(|object| object.object().clone()).collect()
 }
 
 /// The objects of one namespace in a cache.
@@ -113,8 +117,6 @@ impl<T: Object> NamespaceLister<'_, T> {
 
     /// The objects whose labels match, ordered by name.
     pub fn select(&self, selector: &Selector) -> Vec<Arc<T>> {
-        let mut objects = self.list();
-        objects.retain(|object| matches(selector, &**object));
-        objects
+        selected(selector, self.lister.indexer.view(|view| view.in_namespace(self.namespace)))
     }
 }

@@ -43,20 +43,6 @@ impl<K: kube::Resource + Send + Sync + 'static> Object for Trimmed<K> {
     }
 }
 
-/// Whether two objects are one object in one version: then the one that is cached already stays.
-pub(crate) fn same_version<T: Object>(a: &T, b: &T) -> bool {
-    let (a, b) = (a.meta(), b.meta());
-    a.resource_version.is_some() && a.resource_version == b.resource_version && a.uid == b.uid
-}
-
-/// Whether two objects of one name are different objects: deleted and created again in between.
-pub(crate) fn is_recreated<T: Object>(old: &T, new: &T) -> bool {
-    match (&old.meta().uid, &new.meta().uid) {
-        (Some(old), Some(new)) => old != new,
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod testing {
     //! Small objects for the tests of this crate.
@@ -65,6 +51,8 @@ pub(crate) mod testing {
 
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Resource;
+
+    use crate::Held;
 
     pub(crate) fn object(key: &str, uid: &str, version: u64) -> Arc<ConfigMap> {
         let mut map = ConfigMap::default();
@@ -75,5 +63,9 @@ pub(crate) mod testing {
         meta.uid = Some(uid.to_owned());
         meta.resource_version = Some(version.to_string());
         Arc::new(map)
+    }
+
+    pub(crate) fn held(key: &str, uid: &str, version: u64) -> Held<ConfigMap> {
+        Held::new(key.into(), object(key, uid, version))
     }
 }

@@ -9,6 +9,7 @@ mod error;
 mod json;
 mod list;
 mod metrics;
+mod outline;
 mod request;
 mod scan;
 mod stage;
@@ -27,8 +28,8 @@ use tokio::time::timeout;
 pub use self::backoff::Backoff;
 use self::backoff::BackoffState;
 pub use self::config::ReflectorConfig;
-pub(crate) use self::decode::Decoder;
 use self::decode::{Decoded, Skipped};
+pub(crate) use self::decode::{Decoder, Keep};
 pub use self::error::{Failure, ReflectorError};
 pub(crate) use self::metrics::ReflectorMetrics;
 use self::request::ListRange;
@@ -36,9 +37,9 @@ pub(crate) use self::request::Target;
 use self::stage::Stage;
 use self::stream::{ByteStream, EventStream, ItemStream};
 use self::watch::Event;
-use crate::{Deleted, Delta, DeltaFifo, Indexer, Object, ObjectKey, ResourceVersion};
+use crate::{Deleted, Delta, DeltaFifo, Held, Indexer, Object, ResourceVersion};
 
-type MakeDelta<T> = fn(Arc<T>) -> Delta<T>;
+type MakeDelta<T> = fn(Held<T>) -> Delta<T>;
 
 pub(crate) type ErrorHandler = Arc<dyn Fn(&ReflectorError) + Send + Sync>;
 
@@ -185,9 +186,10 @@ impl<T: Object> Run<T> {
             while let Some(event) = events.next() {
                 self.parts.metrics.count_event(&event);
                 match event {
-                    Event::Added(Decoded::Object(key, object))
-                    | Event::Modified(Decoded::Object(key, object)) => stage.insert(key, object),
-                    Event::Deleted(Decoded::Object(key, _)) => stage.remove(&key),
+                    Event::Added(Decoded::Object(object)) | Event::Modified(Decoded::Object(object)) => {
+                        stage.insert(object);
+                    }
+                    Event::Deleted(Decoded::Object(object)) => stage.remove(object.key()),
                     Event::Deleted(Decoded::Skipped(Skipped { key: Some(key), .. })) => stage.remove(&key),
                     Event::Added(Decoded::Skipped(skipped))
                     | Event::Modified(Decoded::Skipped(skipped))
@@ -212,7 +214,7 @@ impl<T: Object> Run<T> {
         if let Some(key) = &skipped.key
             && let Some(known) = self.parts.fifo.known(key)
         {
-            stage.insert(key.clone(), known);
+            stage.insert(known);
         }
         self.parts.skip(skipped);
     }
@@ -267,7 +269,7 @@ impl<T: Object> Run<T> {
         while let Some(items) = items.next().await? {
             for item in items {
                 match item {
-                    Decoded::Object(key, object) => stage.insert(key, object),
+                    Decoded::Object(object) => stage.insert(object),
                     Decoded::Skipped(skipped) => self.keep_known(stage, skipped),
                 }
             }
@@ -391,7 +393,7 @@ impl<T: Object> Run<T> {
         result
     }
 
-    fn take(&mut self, event: Event<T>, deltas: &mut Vec<(ObjectKey, Delta<T>)>) -> Result<(), Failure> {
+    fn take(&mut self, event: Event<T>, deltas: &mut Vec<Delta<T>>) -> Result<(), Failure> {
         let (decoded, delta): (_, MakeDelta<T>) = match event {
             Event::Added(decoded) => (decoded, Delta::Added),
             Event::Modified(decoded) => (decoded, Delta::Updated),
@@ -403,14 +405,14 @@ impl<T: Object> Run<T> {
             Event::Malformed(words) => return Err(Failure::Malformed { expected: "a watch event", words }),
         };
         match decoded {
-            Decoded::Object(key, object) => match object.meta().resource_version.as_deref() {
+            Decoded::Object(object) => match object.version() {
                 Some(version) => {
-                    self.advance(version.into())?;
-                    deltas.push((key, delta(object)));
+                    self.advance(version.clone())?;
+                    deltas.push(delta(object));
                 }
                 None => {
                     let message = "it has no resourceVersion".to_owned();
-                    self.parts.skip(Skipped { key: Some(key), version: None, message });
+                    self.parts.skip(Skipped { key: Some(object.key().clone()), version: None, message });
                 }
             },
             Decoded::Skipped(skipped) => self.take_skipped(skipped, delta, deltas)?,
@@ -423,7 +425,7 @@ impl<T: Object> Run<T> {
         &mut self,
         skipped: Skipped,
         delta: MakeDelta<T>,
-        deltas: &mut Vec<(ObjectKey, Delta<T>)>,
+        deltas: &mut Vec<Delta<T>>,
     ) -> Result<(), Failure> {
         if let Some(version) = &skipped.version {
             self.advance(version.clone())?;
@@ -432,7 +434,7 @@ impl<T: Object> Run<T> {
             && let Some(object) = self.parts.fifo.known(key)
             && let Delta::Deleted(_) = delta(object.clone())
         {
-            deltas.push((key.clone(), Delta::Deleted(Deleted { object, is_tombstone: true })));
+            deltas.push(Delta::Deleted(Deleted { object, is_tombstone: true }));
         }
         self.parts.skip(skipped);
         Ok(())

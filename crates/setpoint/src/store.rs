@@ -1,28 +1,27 @@
 //! Where an [`Indexer`](crate::Indexer) keeps its objects.
 
-use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::BuildHasherDefault;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 
-use crate::{Object, ObjectKey};
+use crate::{Held, Object, ObjectKey};
 
 /// A hash map whose order depends on its history alone, so that runs can be replayed.
-pub(crate) type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+pub(crate) type FixedMap<K, V> = HashMap<K, V, foldhash::quality::FixedState>;
+
+/// The same as a set.
+pub(crate) type FixedSet<K> = HashSet<K, foldhash::quality::FixedState>;
 
 /// A map from key to object. The indexer brings the locks and the indices.
 ///
-/// A store may keep objects in another form and build them on each read; then [`Store::is_same_version`]
-/// should answer without building one.
+/// What is stored is a [`Held`]: a store may take the object out of it and keep it in a form of its own.
 pub trait Store<T: Object>: Send + Sync {
     /// The object of this key.
-    fn get(&self, key: &ObjectKey) -> Option<Arc<T>>;
+    fn get(&self, key: &ObjectKey) -> Option<Held<T>>;
 
-    /// Puts an object in, and gives back the one that it replaces.
-    fn insert(&mut self, key: ObjectKey, object: Arc<T>) -> Option<Arc<T>>;
+    /// Puts an object in under its key, and gives back the one that it replaces.
+    fn insert(&mut self, object: Held<T>) -> Option<Held<T>>;
 
     /// Takes an object out.
-    fn remove(&mut self, key: &ObjectKey) -> Option<Arc<T>>;
+    fn remove(&mut self, key: &ObjectKey) -> Option<Held<T>>;
 
     /// How many objects there are.
     fn len(&self) -> usize;
@@ -33,18 +32,18 @@ pub trait Store<T: Object>: Send + Sync {
     }
 
     /// Visits every object, in an order that depends on the store's history alone.
-    fn for_each(&self, visit: &mut dyn FnMut(&ObjectKey, &Arc<T>));
+    fn for_each(&self, visit: &mut dyn FnMut(&Held<T>));
 
-    /// Whether the store holds this very version of `object` (the same uid and resourceVersion).
-    fn is_same_version(&self, key: &ObjectKey, object: &T) -> bool {
-        self.get(key).is_some_and(|held| crate::object::same_version(&*held, object))
+    /// Makes room for so many more objects.
+    fn reserve(&mut self, additional: usize) {
+        let _ = additional;
     }
 }
 
-/// The store for most: decoded objects in a hash map.
+/// The store for most: a hash map.
 #[derive(Debug)]
 pub struct MapStore<T> {
-    objects: FixedMap<ObjectKey, Arc<T>>,
+    objects: FixedMap<ObjectKey, Held<T>>,
 }
 
 impl<T> Default for MapStore<T> {
@@ -54,15 +53,15 @@ impl<T> Default for MapStore<T> {
 }
 
 impl<T: Object> Store<T> for MapStore<T> {
-    fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+    fn get(&self, key: &ObjectKey) -> Option<Held<T>> {
         self.objects.get(key).cloned()
     }
 
-    fn insert(&mut self, key: ObjectKey, object: Arc<T>) -> Option<Arc<T>> {
-        self.objects.insert(key, object)
+    fn insert(&mut self, object: Held<T>) -> Option<Held<T>> {
+        self.objects.insert(object.key().clone(), object)
     }
 
-    fn remove(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
+    fn remove(&mut self, key: &ObjectKey) -> Option<Held<T>> {
         self.objects.remove(key)
     }
 
@@ -70,9 +69,11 @@ impl<T: Object> Store<T> for MapStore<T> {
         self.objects.len()
     }
 
-    fn for_each(&self, visit: &mut dyn FnMut(&ObjectKey, &Arc<T>)) {
-        for (key, object) in &self.objects {
-            visit(key, object);
-        }
+    fn for_each(&self, visit: &mut dyn FnMut(&Held<T>)) {
+        self.objects.values().for_each(visit);
+    }
+
+    fn reserve(&mut self, additional: usize) {
+        self.objects.reserve(additional);
     }
 }

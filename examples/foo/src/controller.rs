@@ -70,7 +70,7 @@ impl FooController {
             HandlerFns::new()
                 .on_add(move |deployment, _| enqueue_owner(&added, deployment))
                 .on_update(move |old, new| {
-                    if !is_resync(&**old, &**new) {
+                    if !is_resync(old, new) {
                         enqueue_owner(&updated, new);
                     }
                 })

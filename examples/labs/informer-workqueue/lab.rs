@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use setpoint::{
-    CacheSyncError, HandlerFns, Lister, ObjectKey, SharedInformerFactory, WorkQueue, key_of, run_workers,
+    CacheSyncError, HandlerFns, Held, Lister, ObjectKey, SharedInformerFactory, WorkQueue, run_workers,
 };
 
 use crate::Print;
@@ -39,10 +39,8 @@ pub async fn print_pods(
 }
 
 /// Only the key is queued: a pod that changes ten times before a worker has time is looked at once.
-fn enqueue(queue: &WorkQueue<ObjectKey>, pod: &Pod) {
-    if let Some(key) = key_of(pod) {
-        queue.add(key);
-    }
+fn enqueue(queue: &WorkQueue<ObjectKey>, pod: &Held<Pod>) {
+    queue.add(pod.key().clone());
 }
 
 fn sync(pods: &Lister<Pod>, key: &ObjectKey, print: &Print) -> Result<(), std::convert::Infallible> {

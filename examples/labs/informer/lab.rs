@@ -1,11 +1,10 @@
 //! An informer: a list and watch that never gives up, a cache, and handlers that are told what changes.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt};
-use setpoint::{CacheSyncError, HandlerFns, SharedInformerFactory, is_resync};
+use setpoint::{CacheSyncError, HandlerFns, Held, SharedInformerFactory, is_resync};
 
 use crate::Print;
 
@@ -19,11 +18,11 @@ pub async fn print_pods(client: Client, print: Print) -> Result<SharedInformerFa
     let (added, updated, deleted) = (print.clone(), print.clone(), print.clone());
     pods.add_handler(
         HandlerFns::new()
-            .on_add(move |pod: &Arc<Pod>, is_initial| {
+            .on_add(move |pod: &Held<Pod>, is_initial| {
                 added(format!("{} {}", if is_initial { "found" } else { "added" }, name(pod)));
             })
             .on_update(move |old, new| {
-                if !is_resync(&**old, &**new) {
+                if !is_resync(old, new) {
                     updated(format!("updated {}: {} to {}", name(new), phase(old), phase(new)));
                 }
             })

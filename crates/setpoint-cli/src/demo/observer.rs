@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use setpoint::conditions::find_condition;
 use setpoint::kube::{Client, ResourceExt};
-use setpoint::{Deleted, HandlerFns, Lister, SharedInformerFactory};
+use setpoint::{Deleted, HandlerFns, Held, Lister, SharedInformerFactory};
 use setpoint_env::Env;
 
 use super::notices::Notices;
@@ -67,7 +67,7 @@ impl Observer {
 
 fn of_foos(notices: &Notices) -> HandlerFns<Foo> {
     let notices = notices.clone();
-    HandlerFns::new().on_update(move |old: &Arc<Foo>, new: &Arc<Foo>| {
+    HandlerFns::new().on_update(move |old: &Held<Foo>, new: &Held<Foo>| {
         if old.status == new.status {
             return;
         }
@@ -90,7 +90,7 @@ fn of_replica_sets(notices: &Notices) -> HandlerFns<ReplicaSet> {
     let (added, updated, deleted) = (notices.clone(), notices.clone(), notices.clone());
     let replicas = |set: &ReplicaSet| set.spec.replicas.unwrap_or(1);
     HandlerFns::new()
-        .on_add(move |set: &Arc<ReplicaSet>, _| {
+        .on_add(move |set: &Held<ReplicaSet>, _| {
             added.add(
                 Stage::ReplicaSet,
                 format!("{} created with {} replicas", set.name_any(), replicas(set)),
@@ -109,7 +109,7 @@ fn of_replica_sets(notices: &Notices) -> HandlerFns<ReplicaSet> {
 fn of_pods(notices: &Notices) -> HandlerFns<Pod> {
     let (added, updated, deleted) = (notices.clone(), notices.clone(), notices.clone());
     HandlerFns::new()
-        .on_add(move |pod: &Arc<Pod>, _| added.add(Stage::Pod, format!("{} created", pod.name_any())))
+        .on_add(move |pod: &Held<Pod>, _| added.add(Stage::Pod, format!("{} created", pod.name_any())))
         .on_update(move |old, new| {
             let name = new.name_any();
             if let Some(node) = node_of(new).filter(|_| node_of(old).is_none()) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use setpoint::kube::ResourceExt;
 use setpoint::kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
-use setpoint::{HandlerFns, SharedInformer};
+use setpoint::{HandlerFns, Held, SharedInformer};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -48,7 +48,7 @@ impl Monitors {
         let (is_back, is_gone) = (dropped.clone(), dropped.clone());
         definitions.add_handler(
             HandlerFns::new()
-                .on_add(move |definition: &Arc<Metadata>, _| {
+                .on_add(move |definition: &Held<Metadata>, _| {
                     is_back.lock().remove(&definition.name_any());
                     added.notify_one();
                 })
@@ -132,8 +132,8 @@ impl Monitors {
         let (added, updated) = (resource.clone(), resource);
         informer.add_handler(
             HandlerFns::new()
-                .on_add(move |object: &Arc<Metadata>, _| adding.see(&added, object))
-                .on_update(move |_, object: &Arc<Metadata>| updating.see(&updated, object))
+                .on_add(move |object: &Held<Metadata>, _| adding.see(&added, object))
+                .on_update(move |_, object: &Held<Metadata>| updating.see(&updated, object))
                 .on_delete(move |object| {
                     let uid = object.object.metadata.uid.as_deref().unwrap_or_default();
                     let work = deleting.graph.lock().forget(uid);

@@ -43,14 +43,11 @@ impl<T: Object> Cache for SharedInformer<T> {
                 let Some(scope) = self.scopes().find(|scope| scope.contains(key)) else { return true };
                 let reached = self.watermark(scope).is_some_and(|watermark| !watermark.is_before(version));
                 reached
-                    || self.lister().get(key).map_or(self.is_filtered(), |object| {
-                        let cached = object.meta().resource_version.as_deref().map(ResourceVersion::from);
-                        cached.is_some_and(|cached| !cached.is_before(version))
+                    || self.lister().held(key).map_or(self.is_filtered(), |object| {
+                        object.version().is_some_and(|cached| !cached.is_before(version))
                     })
             }
-            Outcome::Gone { key, uid } => {
-                self.lister().get(key).is_none_or(|object| object.meta().uid.as_deref() != Some(uid))
-            }
+            Outcome::Gone { key, uid } => self.lister().held(key).is_none_or(|object| !object.has_uid(uid)),
             Outcome::Unknown { .. } => true,
         }
     }
@@ -72,8 +69,7 @@ impl<T: Object> Cache for SharedInformer<T> {
     }
 
     fn keys(&self) -> Vec<ObjectKey> {
-        let mut keys: Vec<_> =
-            self.lister().list().iter().filter_map(|object| ObjectKey::of(object.meta())).collect();
+        let mut keys = self.lister().keys();
         keys.sort_unstable();
         keys
     }

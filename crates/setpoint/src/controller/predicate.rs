@@ -23,12 +23,15 @@ pub enum Change<'a> {
 /// [`Controller::filter`]: super::Controller::filter
 #[derive(Clone)]
 #[must_use]
-pub struct Predicate(Arc<dyn Fn(Change<'_>) -> bool + Send + Sync>);
+pub struct Predicate(Option<Matters>);
+
+/// `None` passes everything, without a look at it.
+type Matters = Arc<dyn Fn(Change<'_>) -> bool + Send + Sync>;
 
 impl Predicate {
     /// A function of your own.
     pub fn new(matters: impl Fn(Change<'_>) -> bool + Send + Sync + 'static) -> Predicate {
-        Predicate(Arc::new(matters))
+        Predicate(Some(Arc::new(matters)))
     }
 
     fn updates(matters: impl Fn(&ObjectMeta, &ObjectMeta) -> bool + Send + Sync + 'static) -> Predicate {
@@ -63,23 +66,28 @@ impl Predicate {
 
     /// Passes what one of the two passes.
     pub fn or(self, other: Predicate) -> Predicate {
-        Predicate::new(move |change| self.passes(change) || other.passes(change))
+        let (Some(one), Some(other)) = (self.0, other.0) else { return Predicate(None) };
+        Predicate::new(move |change| one(change) || other(change))
     }
 
     /// Passes what both pass.
     pub fn and(self, other: Predicate) -> Predicate {
-        Predicate::new(move |change| self.passes(change) && other.passes(change))
+        match (self.0, other.0) {
+            (Some(one), Some(other)) => Predicate::new(move |change| one(change) && other(change)),
+            (one, other) => Predicate(one.or(other)),
+        }
     }
 
-    pub(super) fn passes(&self, change: Change<'_>) -> bool {
-        (self.0)(change)
+    /// Whether a change matters. It is only described if somebody asks.
+    pub(super) fn passes<'a>(&self, change: impl FnOnce() -> Change<'a>) -> bool {
+        self.0.as_ref().is_none_or(|matters| matters(change()))
     }
 }
 
 impl Default for Predicate {
     /// Passes everything.
     fn default() -> Predicate {
-        Predicate::new(|_| true)
+        Predicate(None)
     }
 }
 
@@ -115,10 +123,10 @@ mod tests {
             [Predicate::generation_changed(), Predicate::version_changed(), Predicate::labels_changed()];
         for (new, expect) in &cases {
             let change = Change::Updated(&old, new);
-            let passed: Vec<bool> = predicates.iter().map(|predicate| predicate.passes(change)).collect();
+            let passed: Vec<bool> = predicates.iter().map(|predicate| predicate.passes(|| change)).collect();
             assert_eq!(passed, expect, "{new:?}");
         }
-        assert!(predicates.iter().all(|predicate| predicate.passes(Change::Deleted(&old))));
+        assert!(predicates.iter().all(|predicate| predicate.passes(|| Change::Deleted(&old))));
     }
 
     #[test]
@@ -127,6 +135,6 @@ mod tests {
         let change = Change::Updated(&old, &new);
         let either = Predicate::generation_changed().or(Predicate::labels_changed());
         let both = Predicate::generation_changed().and(Predicate::labels_changed());
-        assert!(either.passes(change) && !both.passes(change));
+        assert!(either.passes(|| change) && !both.passes(|| change));
     }
 }

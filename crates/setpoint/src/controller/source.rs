@@ -8,12 +8,12 @@ use super::caches::Cache;
 use super::predicate::{Change, Predicate};
 use crate::workqueue::LOW_PRIORITY;
 use crate::{
-    Deleted, EventHandler, HandlerOptions, Lister, Object, ObjectKey, Registration, SharedInformer,
+    Deleted, EventHandler, HandlerOptions, Held, Lister, Object, ObjectKey, Registration, SharedInformer,
     SharedInformerFactory, WorkQueue, is_resync,
 };
 
 /// The keys that an object concerns.
-pub(super) type MapFn<T> = Arc<dyn Fn(&T) -> Vec<ObjectKey> + Send + Sync>;
+pub(super) type MapFn<T> = Arc<dyn Fn(&Held<T>) -> Vec<ObjectKey> + Send + Sync>;
 
 /// A kind to watch, before there is an informer for it.
 pub(super) struct Source {
@@ -71,7 +71,7 @@ struct Enqueue<T> {
 }
 
 impl<T: Object> Enqueue<T> {
-    fn enqueue(&self, priority: i32, object: &T) {
+    fn enqueue(&self, priority: i32, object: &Held<T>) {
         for key in (self.map)(object) {
             self.queue.at_priority(priority).add(key);
         }
@@ -79,15 +79,15 @@ impl<T: Object> Enqueue<T> {
 }
 
 impl<T: Object> EventHandler<T> for Enqueue<T> {
-    fn on_add(&self, object: &Arc<T>, is_initial: bool) {
-        if self.predicate.passes(Change::Added(object.meta())) {
+    fn on_add(&self, object: &Held<T>, is_initial: bool) {
+        if self.predicate.passes(|| Change::Added(object.meta())) {
             self.enqueue(if is_initial { LOW_PRIORITY } else { 0 }, object);
         }
     }
 
-    fn on_update(&self, old: &Arc<T>, new: &Arc<T>) {
-        if self.predicate.passes(Change::Updated(old.meta(), new.meta())) {
-            let is_resync = is_resync(&**old, &**new);
+    fn on_update(&self, old: &Held<T>, new: &Held<T>) {
+        if self.predicate.passes(|| Change::Updated(old.meta(), new.meta())) {
+            let is_resync = is_resync(old, new);
             self.enqueue(if is_resync { LOW_PRIORITY } else { 0 }, new);
             if !is_resync {
                 // Whoever it concerned before may want to know that it does no more.
@@ -97,7 +97,7 @@ impl<T: Object> EventHandler<T> for Enqueue<T> {
     }
 
     fn on_delete(&self, deleted: &Deleted<T>) {
-        if self.predicate.passes(Change::Deleted(deleted.object.meta())) {
+        if self.predicate.passes(|| Change::Deleted(deleted.object.meta())) {
             self.enqueue(0, &deleted.object);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Delta;
 use crate::store::FixedMap;
-use crate::{ObjectKey, ResourceVersion};
+use crate::{Object, ObjectKey, ResourceVersion};
 
 /// Changes by key, in order of the keys' first change. A key is in `queue` exactly when it is in
 /// `positions`.
@@ -26,10 +26,14 @@ impl<T> Default for Pending<T> {
 }
 
 impl<T> Pending<T> {
-    pub(super) fn push(&mut self, key: ObjectKey, delta: Delta<T>) {
-        match self.positions.get(&key) {
+    pub(super) fn push(&mut self, delta: Delta<T>)
+    where
+        T: Object,
+    {
+        match self.positions.get(delta.key()) {
             Some(&position) => self.queue[position].1.push(delta),
             None => {
+                let key = delta.key().clone();
                 self.positions.insert(key.clone(), self.queue.len());
                 self.queue.push((key, Deltas::One([delta])));
             }

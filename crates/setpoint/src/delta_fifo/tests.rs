@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::object::testing::object;
+use crate::object::testing::{held, object};
 
 fn fifo(cached: &[&str]) -> DeltaFifo<ConfigMap> {
     let indexer = Arc::new(Indexer::default());
@@ -16,12 +16,12 @@ fn fifo(cached: &[&str]) -> DeltaFifo<ConfigMap> {
     DeltaFifo::new(indexer, Scope::Cluster, 100)
 }
 
-fn deleted(key: &str, version: u64, is_tombstone: bool) -> (ObjectKey, Delta<ConfigMap>) {
-    (key.into(), Delta::Deleted(Deleted { object: object(key, "u", version), is_tombstone }))
+fn deleted(key: &str, version: u64, is_tombstone: bool) -> Delta<ConfigMap> {
+    Delta::Deleted(Deleted { object: held(key, "u", version), is_tombstone })
 }
 
-fn updated(key: &str, version: u64) -> (ObjectKey, Delta<ConfigMap>) {
-    (key.into(), Delta::Updated(object(key, "u", version)))
+fn updated(key: &str, version: u64) -> Delta<ConfigMap> {
+    Delta::Updated(held(key, "u", version))
 }
 
 /// The batch in words: `a: updated 2, deleted 3; b: …`.
@@ -61,8 +61,7 @@ fn two_deletions_in_a_row_fold_into_the_one_that_saw_the_final_state() {
 
     let mut pending = Pending::default();
     for (is_tombstone, version) in [(true, 1), (false, 2), (true, 3)] {
-        let (key, delta) = deleted("a", version, is_tombstone);
-        pending.push(key, delta);
+        pending.push(deleted("a", version, is_tombstone));
     }
     let (_, deltas) = pending.iter().next().unwrap();
     assert!(matches!(deltas, [Delta::Deleted(Deleted { is_tombstone: false, .. })]));
@@ -79,7 +78,7 @@ fn a_deletion_of_an_unknown_object_is_dropped_but_its_version_counts() {
 #[test]
 fn a_deletion_is_kept_while_its_object_is_on_the_way_to_the_cache() {
     let fifo = fifo(&[]);
-    fifo.push([("a".into(), Delta::Added(object("a", "u", 1)))], "1".into());
+    fifo.push([Delta::Added(held("a", "u", 1))], "1".into());
     let first = fifo.try_drain().unwrap();
     fifo.push([deleted("a", 2, false)], "2".into());
     drop(first);
@@ -89,10 +88,10 @@ fn a_deletion_is_kept_while_its_object_is_on_the_way_to_the_cache() {
 #[test]
 fn a_list_deletes_every_known_object_that_it_lacks() {
     let fifo = fifo(&["cached", "listed"]);
-    fifo.push([("transit".into(), Delta::Added(object("transit", "u", 2)))], "2".into());
+    fifo.push([Delta::Added(held("transit", "u", 2))], "2".into());
     let batch = fifo.try_drain().unwrap();
-    fifo.push([("queued".into(), Delta::Added(object("queued", "u", 3)))], "3".into());
-    fifo.replace(vec![("listed".into(), object("listed", "u", 4))], "9".into());
+    fifo.push([Delta::Added(held("queued", "u", 3))], "3".into());
+    fifo.replace(vec![held("listed", "u", 4)], "9".into());
     drop(batch);
     let batch = fifo.try_drain().unwrap();
     assert_eq!(
@@ -161,7 +160,7 @@ fn apply(fifo: &DeltaFifo<ConfigMap>, batch: &Batch<'_, ConfigMap>) {
     fifo.indexer.write(|writer| {
         for (key, delta) in batch.deltas().flat_map(|(key, deltas)| deltas.iter().map(move |d| (key, d))) {
             match delta.object() {
-                Some(object) => drop(writer.insert(key.clone(), object.clone())),
+                Some(object) => drop(writer.put(object.clone())),
                 None => assert!(writer.remove(key).is_some(), "a deletion of something that is not there"),
             }
         }
@@ -190,7 +189,7 @@ proptest! {
                 }
                 Step::Replace(set) => {
                     model = set.iter().map(|n| (ObjectKey::from(format!("o{n}").as_str()), version)).collect();
-                    let list = model.keys().map(|key| (key.clone(), object(key.name(), "u", version))).collect();
+                    let list = model.keys().map(|key| held(key.name(), "u", version)).collect();
                     fifo.replace(list, version.to_string().as_str().into());
                 }
                 Step::Drain if in_transit.is_none() => in_transit = fifo.try_drain(),
@@ -201,8 +200,8 @@ proptest! {
         if let Some(batch) = in_transit.take() { apply(&fifo, &batch); }
         if let Some(batch) = fifo.try_drain() { apply(&fifo, &batch); }
         let mut cached = BTreeMap::new();
-        fifo.indexer.view(|view| view.for_each(|key, object| {
-            cached.insert(key.clone(), object.metadata.resource_version.as_deref().unwrap().parse::<u64>().unwrap());
+        fifo.indexer.view(|view| view.for_each(|object| {
+            cached.insert(object.key().clone(), object.metadata.resource_version.as_deref().unwrap().parse::<u64>().unwrap());
         }));
         prop_assert_eq!(cached, model);
     }

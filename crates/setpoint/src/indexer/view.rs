@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{IndexError, Inner};
-use crate::{Object, ObjectKey, ResourceVersion, Scope};
+use crate::{Held, Object, ObjectKey, ResourceVersion, Scope};
 
 /// The cache at one moment: everything read through one view belongs together.
 pub struct View<'a, T> {
@@ -17,36 +17,48 @@ impl<'a, T: Object> View<'a, T> {
 
     /// The object of this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
-        self.inner.store.get(key)
+        self.held(key).map(|held| held.object().clone())
     }
 
-    /// Whether the cache holds this very version of `object`.
-    pub(crate) fn is_same_version(&self, key: &ObjectKey, object: &T) -> bool {
-        self.inner.store.is_same_version(key, object)
+    /// The object of this key, not decoded if nobody has read it.
+    pub fn held(&self, key: &ObjectKey) -> Option<Held<T>> {
+        self.inner.store.get(key)
     }
 
     /// Every object, in no particular order.
     pub fn list(&self) -> Vec<Arc<T>> {
-        let mut objects = Vec::with_capacity(self.len());
-        self.inner.store.for_each(&mut |_, object| objects.push(object.clone()));
-        objects
+        super::objects(self.all())
     }
 
     /// Visits every object without making a list.
-    pub fn for_each(&self, mut visit: impl FnMut(&ObjectKey, &Arc<T>)) {
+    pub fn for_each(&self, mut visit: impl FnMut(&Held<T>)) {
         self.inner.store.for_each(&mut visit);
     }
 
     /// Every object of a namespace, ordered by key.
     pub fn list_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
-        let keys = self.inner.namespaces.get(namespace);
-        keys.into_iter().flatten().filter_map(|key| self.get(key)).collect()
+        super::objects(self.in_namespace(namespace))
     }
 
     /// The objects that an index has under `value`, ordered by key.
     pub fn by_index(&self, name: &str, value: &str) -> Result<Vec<Arc<T>>, IndexError> {
+        self.indexed(name, value).map(super::objects)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Held<T>> {
+        let mut objects = Vec::with_capacity(self.len());
+        self.for_each(|object| objects.push(object.clone()));
+        objects
+    }
+
+    pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<Held<T>> {
+        let keys = self.inner.namespaces.get(namespace);
+        keys.into_iter().flatten().filter_map(|key| self.held(key)).collect()
+    }
+
+    pub(super) fn indexed(&self, name: &str, value: &str) -> Result<Vec<Held<T>>, IndexError> {
         let keys = self.inner.buckets(name)?.get(value);
-        Ok(keys.into_iter().flatten().filter_map(|key| self.get(key)).collect())
+        Ok(keys.into_iter().flatten().filter_map(|key| self.held(key)).collect())
     }
 
     /// The keys that an index has under `value`, in order.
@@ -65,7 +77,7 @@ impl<'a, T: Object> View<'a, T> {
             Some(namespace) => self.inner.namespaces.get(namespace).into_iter().flatten().cloned().collect(),
             None => {
                 let mut keys = Vec::with_capacity(self.len());
-                self.for_each(|key, _| keys.push(key.clone()));
+                self.for_each(|object| keys.push(object.key().clone()));
                 keys
             }
         }

@@ -1,17 +1,14 @@
 //! A batch of deltas → the cache, and what changed by it.
 
-use std::sync::Arc;
-
-use crate::object::{is_recreated, same_version};
-use crate::{Batch, Deleted, Delta, Object, ObjectKey, Writer};
+use crate::{Batch, Deleted, Delta, Held, Object, ObjectKey, Writer};
 
 /// What a batch changed in the cache.
 #[derive(Debug)]
 pub(super) enum Change<T> {
-    Added { key: ObjectKey, object: Arc<T>, is_initial: bool },
-    Updated { key: ObjectKey, old: Arc<T>, new: Arc<T> },
-    Deleted { key: ObjectKey, old: Arc<T>, deleted: Deleted<T> },
-    Synced { key: ObjectKey, object: Arc<T> },
+    Added { key: ObjectKey, object: Held<T>, is_initial: bool },
+    Updated { key: ObjectKey, old: Held<T>, new: Held<T> },
+    Deleted { key: ObjectKey, old: Held<T>, deleted: Deleted<T> },
+    Synced { key: ObjectKey, object: Held<T> },
 }
 
 impl<T> Change<T> {
@@ -49,7 +46,10 @@ pub(super) fn apply<T: Object>(
     batch: &Batch<'_, T>,
     is_first: bool,
 ) -> Vec<Change<T>> {
-    let mut changes = Vec::new();
+    let mut changes = Vec::with_capacity(batch.len());
+    if batch.is_replace() && is_first {
+        writer.reserve(batch.len());
+    }
     for (key, deltas) in batch.deltas() {
         for delta in deltas {
             apply_delta(writer, key, delta, is_first, &mut changes);
@@ -84,20 +84,20 @@ fn apply_delta<T: Object>(
     };
     match writer.get(&key()) {
         None => {
-            writer.insert(key(), object.clone());
+            writer.put(object.clone());
             changes.push(Change::Added { key: key(), object: object.clone(), is_initial });
         }
         // Nothing new: the cached one stays, so that whoever holds it holds what others hold.
-        Some(old) if same_version(&*old, &**object) => {}
-        Some(old) if is_recreated(&*old, &**object) => {
-            writer.insert(key(), object.clone());
+        Some(old) if old.is_same_version(object) => {}
+        Some(old) if old.is_recreated(object) => {
+            writer.put(object.clone());
             // Its deletion was missed, but it was deleted.
             let deleted = Deleted { object: old.clone(), is_tombstone: true };
             changes.push(Change::Deleted { key: key(), old, deleted });
             changes.push(Change::Added { key: key(), object: object.clone(), is_initial: false });
         }
         Some(old) => {
-            writer.insert(key(), object.clone());
+            writer.put(object.clone());
             changes.push(Change::Updated { key: key(), old, new: object.clone() });
         }
     }

@@ -13,7 +13,9 @@ use super::fold::FoldBuffer;
 use super::handler::Owner;
 use super::listener::{Listener, Teller};
 use crate::metrics::Gauge;
-use crate::{Batch, DeltaFifo, EventHandler, HandlerOptions, Indexer, Metrics, Object, Registration, Scope};
+use crate::{
+    Batch, DeltaFifo, EventHandler, HandlerOptions, Held, Indexer, Metrics, Object, Registration, Scope,
+};
 
 /// The cache and those who are told about it.
 pub(super) struct Core<T> {
@@ -134,9 +136,9 @@ impl<T: Object> Core<T> {
     }
 
     /// Gives `read` the cached objects while no batch is being applied or distributed.
-    pub(super) fn between_batches(&self, read: impl FnOnce(Vec<Arc<T>>)) {
+    pub(super) fn between_batches(&self, read: impl FnOnce(Vec<Held<T>>)) {
         let _no_batch = self.listeners.lock();
-        read(self.indexer.list());
+        read(self.indexer.view(|view| view.all()));
     }
 
     /// Adds a handler: it is told what is cached now, and then every change after that.
@@ -150,7 +152,10 @@ impl<T: Object> Core<T> {
         let handler_name = options.name.unwrap_or_else(|| id.to_string());
         let labels = [("name", self.name.as_str()), ("handler", handler_name.as_str())];
         let listener = Arc::new(Listener {
-            buffer: Mutex::new(FoldBuffer::new(self.indexer.list(), listeners.unsynced.is_empty())),
+            buffer: Mutex::new(FoldBuffer::new(
+                self.indexer.view(|view| view.all()),
+                listeners.unsynced.is_empty(),
+            )),
             news: Notify::new(),
             lag: self.metrics.gauge(HANDLER_LAG, "Changes that a handler was not told yet.", &labels),
             panics: self.metrics.counter(

@@ -1,42 +1,39 @@
 //! What waits for one handler: at most two notices a key, however far the handler falls behind.
 
-use std::collections::{HashSet, VecDeque};
-use std::hash::BuildHasherDefault;
-use std::sync::Arc;
+use std::collections::VecDeque;
 
 use super::apply::Change;
-use crate::object::{is_recreated, same_version};
-use crate::store::FixedMap;
-use crate::{Deleted, Object, ObjectKey};
+use crate::store::{FixedMap, FixedSet};
+use crate::{Deleted, Held, Object, ObjectKey};
 
 /// What a handler is told next.
 #[derive(Debug)]
 pub(super) enum Notice<T> {
-    Add { object: Arc<T>, is_initial: bool },
-    Update { old: Arc<T>, new: Arc<T> },
+    Add { object: Held<T>, is_initial: bool },
+    Update { old: Held<T>, new: Held<T> },
     Delete(Deleted<T>),
 }
 
 /// What a handler is to be told about one key. `old` and `delivered` are the last state that it was told.
 enum Waiting<T> {
     Add {
-        object: Arc<T>,
+        object: Held<T>,
         is_initial: bool,
     },
     Update {
-        old: Arc<T>,
-        new: Arc<T>,
+        old: Held<T>,
+        new: Held<T>,
     },
-    Sync(Arc<T>),
+    Sync(Held<T>),
     Delete {
-        delivered: Arc<T>,
+        delivered: Held<T>,
         deleted: Deleted<T>,
     },
     /// Deleted, then created again as another object: two notices.
     Recreate {
-        delivered: Arc<T>,
+        delivered: Held<T>,
         deleted: Deleted<T>,
-        object: Arc<T>,
+        object: Held<T>,
     },
 }
 
@@ -47,11 +44,11 @@ enum Waiting<T> {
 /// was not delivered + Delete → nothing; Delete + Add of another uid stay two.
 pub(super) struct FoldBuffer<T> {
     /// What was in the cache when the handler came. Told before anything else, as adds.
-    initial: std::vec::IntoIter<Arc<T>>,
+    initial: std::vec::IntoIter<Held<T>>,
     /// The cache at the last resync. Told when nothing else waits.
-    resync: std::vec::IntoIter<Arc<T>>,
+    resync: std::vec::IntoIter<Held<T>>,
     /// Keys that were told something since the last resync began.
-    told: HashSet<ObjectKey, BuildHasherDefault<std::collections::hash_map::DefaultHasher>>,
+    told: FixedSet<ObjectKey>,
     queue: VecDeque<(u64, ObjectKey)>,
     waiting: FixedMap<ObjectKey, (u64, Waiting<T>)>,
     next_number: u64,
@@ -78,11 +75,11 @@ pub(super) enum Popped<T> {
 
 impl<T: Object> FoldBuffer<T> {
     /// A backlog that begins with a snapshot of the cache.
-    pub(super) fn new(snapshot: Vec<Arc<T>>, cache_has_synced: bool) -> FoldBuffer<T> {
+    pub(super) fn new(snapshot: Vec<Held<T>>, cache_has_synced: bool) -> FoldBuffer<T> {
         FoldBuffer {
             initial: snapshot.into_iter(),
             resync: Vec::new().into_iter(),
-            told: HashSet::default(),
+            told: FixedSet::default(),
             queue: VecDeque::new(),
             waiting: FixedMap::default(),
             next_number: 0,
@@ -110,7 +107,7 @@ impl<T: Object> FoldBuffer<T> {
 
     /// Begins a resync with a snapshot of the cache, unless the first snapshot or the last resync is still
     /// under way.
-    pub(super) fn resync(&mut self, snapshot: Vec<Arc<T>>) {
+    pub(super) fn resync(&mut self, snapshot: Vec<Held<T>>) {
         if self.initial.as_slice().is_empty() && self.resync.as_slice().is_empty() {
             self.resync = snapshot.into_iter();
             self.told.clear();
@@ -163,7 +160,7 @@ impl<T: Object> FoldBuffer<T> {
     /// An object of the first snapshot, with what happened to it since.
     fn pop_initial(&mut self) -> Option<Notice<T>> {
         for object in self.initial.by_ref() {
-            let waiting = ObjectKey::of(object.meta()).and_then(|key| self.waiting.remove(&key));
+            let waiting = self.waiting.remove(object.key());
             let object = match waiting.map(|(_, waiting)| waiting) {
                 None => object,
                 Some(Waiting::Delete { .. }) => continue,
@@ -212,7 +209,7 @@ impl<T: Object> FoldBuffer<T> {
 
     fn pop_resync(&mut self) -> Option<Notice<T>> {
         let told = &self.told;
-        let is_due = |object: &Arc<T>| ObjectKey::of(object.meta()).is_some_and(|key| !told.contains(&key));
+        let is_due = |object: &Held<T>| !told.contains(object.key());
         let object = self.resync.by_ref().find(is_due)?;
         Some(Notice::Update { old: object.clone(), new: object })
     }
@@ -244,18 +241,18 @@ impl<T: Object> Waiting<T> {
         }
     }
 
-    fn fold_present(self, new: Arc<T>) -> Option<Waiting<T>> {
+    fn fold_present(self, new: Held<T>) -> Option<Waiting<T>> {
         Some(match self {
             Waiting::Add { is_initial, .. } => Waiting::Add { object: new, is_initial },
             Waiting::Update { old, .. } | Waiting::Sync(old) => Waiting::Update { old, new },
             Waiting::Recreate { delivered, deleted, .. } => {
                 Waiting::Recreate { delivered, deleted, object: new }
             }
-            Waiting::Delete { delivered, deleted } if is_recreated(&*delivered, &*new) => {
+            Waiting::Delete { delivered, deleted } if delivered.is_recreated(&new) => {
                 Waiting::Recreate { delivered, deleted, object: new }
             }
             // It only left the selector for a while.
-            Waiting::Delete { delivered, .. } if same_version(&*delivered, &*new) => return None,
+            Waiting::Delete { delivered, .. } if delivered.is_same_version(&new) => return None,
             Waiting::Delete { delivered, .. } => Waiting::Update { old: delivered, new },
         })
     }
@@ -266,23 +263,23 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
-    use crate::object::testing::object;
+    use crate::object::testing::held;
 
     fn add(uid: &str, version: u64) -> Change<ConfigMap> {
-        Change::Added { key: "a".into(), object: object("a", uid, version), is_initial: false }
+        Change::Added { key: "a".into(), object: held("a", uid, version), is_initial: false }
     }
 
     fn update(uid: &str, old: u64, new: u64) -> Change<ConfigMap> {
-        Change::Updated { key: "a".into(), old: object("a", uid, old), new: object("a", uid, new) }
+        Change::Updated { key: "a".into(), old: held("a", uid, old), new: held("a", uid, new) }
     }
 
     fn delete(uid: &str, old: u64, last: u64) -> Change<ConfigMap> {
-        let deleted = Deleted { object: object("a", uid, last), is_tombstone: false };
-        Change::Deleted { key: "a".into(), old: object("a", uid, old), deleted }
+        let deleted = Deleted { object: held("a", uid, last), is_tombstone: false };
+        Change::Deleted { key: "a".into(), old: held("a", uid, old), deleted }
     }
 
     fn sync(uid: &str, version: u64) -> Change<ConfigMap> {
-        Change::Synced { key: "a".into(), object: object("a", uid, version) }
+        Change::Synced { key: "a".into(), object: held("a", uid, version) }
     }
 
     fn version(object: &ConfigMap) -> &str {
@@ -306,7 +303,7 @@ mod tests {
     }
 
     fn check(snapshot: &[(&str, u64)], changes: &[Change<ConfigMap>], expected: &str) {
-        let snapshot = snapshot.iter().map(|(uid, version)| object("a", uid, *version)).collect();
+        let snapshot = snapshot.iter().map(|(uid, version)| held("a", uid, *version)).collect();
         let mut buffer = FoldBuffer::new(snapshot, false);
         changes.iter().for_each(|change| buffer.push(change));
         assert!(buffer.len() <= 2);
@@ -347,7 +344,7 @@ mod tests {
         }
         buffer.push(&later);
         assert_eq!(told(buffer), "add 1, synced, add 2");
-        assert_eq!(told(FoldBuffer::new(vec![object("a", "u", 1)], true)), "add 1, synced");
+        assert_eq!(told(FoldBuffer::new(vec![held("a", "u", 1)], true)), "add 1, synced");
         assert_eq!(told(FoldBuffer::new(Vec::new(), true)), "synced");
     }
 
@@ -363,7 +360,7 @@ mod tests {
     #[test]
     fn a_resync_skips_what_was_told_since_it_began_and_waits_behind_changes() {
         let mut buffer = FoldBuffer::new(Vec::new(), false);
-        buffer.resync(vec![object("a", "u", 1), object("b", "w", 1)]);
+        buffer.resync(vec![held("a", "u", 1), held("b", "w", 1)]);
         buffer.push(&update("u", 1, 2));
         assert_eq!(told(buffer), "update 1 2, update 1 1");
     }

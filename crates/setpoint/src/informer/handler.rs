@@ -1,13 +1,13 @@
 //! What a user hands to an informer, and gets back for it.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use setpoint_env::Task;
 use tokio::sync::watch;
 
-use crate::{Deleted, Object};
+use crate::{Deleted, Held, Object};
 
 /// Told about every change of the cache, one call at a time, in a task of its own.
 ///
@@ -22,12 +22,12 @@ use crate::{Deleted, Object};
 pub trait EventHandler<T>: Send + Sync + 'static {
     /// An object came into being, or was there already: `is_initial` says that it is part of the first list
     /// (or of the cache, for a handler that came late).
-    fn on_add(&self, object: &Arc<T>, is_initial: bool) {
+    fn on_add(&self, object: &Held<T>, is_initial: bool) {
         let _ = (object, is_initial);
     }
 
     /// An object changed. On a resync `old` and `new` are the same ([`is_resync`]).
-    fn on_update(&self, old: &Arc<T>, new: &Arc<T>) {
+    fn on_update(&self, old: &Held<T>, new: &Held<T>) {
         let _ = (old, new);
     }
 
@@ -44,12 +44,12 @@ pub trait EventHandler<T>: Send + Sync + 'static {
 }
 
 /// Whether an update tells nothing new: a resync, which repeats the cached state.
-pub fn is_resync<T: Object>(old: &T, new: &T) -> bool {
-    crate::object::same_version(old, new)
+pub fn is_resync<T: Object>(old: &Held<T>, new: &Held<T>) -> bool {
+    old.is_same_version(new)
 }
 
-type AddFn<T> = Box<dyn Fn(&Arc<T>, bool) + Send + Sync>;
-type UpdateFn<T> = Box<dyn Fn(&Arc<T>, &Arc<T>) + Send + Sync>;
+type AddFn<T> = Box<dyn Fn(&Held<T>, bool) + Send + Sync>;
+type UpdateFn<T> = Box<dyn Fn(&Held<T>, &Held<T>) + Send + Sync>;
 type DeleteFn<T> = Box<dyn Fn(&Deleted<T>) + Send + Sync>;
 
 /// A handler made of closures; those that are not given do nothing.
@@ -74,13 +74,13 @@ impl<T> HandlerFns<T> {
     }
 
     /// Sets [`EventHandler::on_add`].
-    pub fn on_add(mut self, call: impl Fn(&Arc<T>, bool) + Send + Sync + 'static) -> HandlerFns<T> {
+    pub fn on_add(mut self, call: impl Fn(&Held<T>, bool) + Send + Sync + 'static) -> HandlerFns<T> {
         self.add = Some(Box::new(call));
         self
     }
 
     /// Sets [`EventHandler::on_update`].
-    pub fn on_update(mut self, call: impl Fn(&Arc<T>, &Arc<T>) + Send + Sync + 'static) -> HandlerFns<T> {
+    pub fn on_update(mut self, call: impl Fn(&Held<T>, &Held<T>) + Send + Sync + 'static) -> HandlerFns<T> {
         self.update = Some(Box::new(call));
         self
     }
@@ -93,13 +93,13 @@ impl<T> HandlerFns<T> {
 }
 
 impl<T: Object> EventHandler<T> for HandlerFns<T> {
-    fn on_add(&self, object: &Arc<T>, is_initial: bool) {
+    fn on_add(&self, object: &Held<T>, is_initial: bool) {
         if let Some(call) = &self.add {
             call(object, is_initial);
         }
     }
 
-    fn on_update(&self, old: &Arc<T>, new: &Arc<T>) {
+    fn on_update(&self, old: &Held<T>, new: &Held<T>) {
         if let Some(call) = &self.update {
             call(old, new);
         }

@@ -93,8 +93,7 @@ impl<T: Object> Teller<T> {
                 Notice::Add { object, .. } | Notice::Update { new: object, .. } => object,
                 Notice::Delete(deleted) => &deleted.object,
             };
-            let key = crate::ObjectKey::of(object.meta());
-            tracing::error!(?key, "a handler panicked; it is told the next change all the same");
+            tracing::error!(key = %object.key(), "a handler panicked; it is told the next change all the same");
         }
     }
 }

@@ -1,27 +1,55 @@
 //! Bytes of one object → the object that is cached, once.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::RwLock;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::json;
+use super::outline::Outline;
 use super::scan::find_managed_fields;
-use crate::{Object, ObjectKey, ResourceVersion};
+use crate::held::{DecodeFn, Identity, Packer};
+use crate::store::FixedSet;
+use crate::{Held, Object, ObjectKey, ResourceVersion};
 
-type DecodeFn<T> = Arc<dyn Fn(&[u8], &mut Vec<u32>) -> Result<T, serde_json::Error> + Send + Sync>;
+/// How many forms are remembered. A kind has few; one whose objects all differ is decoded at once.
+const MOST_FORMS: usize = 4096;
+
+/// What becomes of the bytes of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// They are decoded when they come.
+    Decoded,
+    /// They stay bytes until the object is read, if it is certain that they can be decoded.
+    #[default]
+    Lazy,
+    /// They are compressed, and decoded for each reader.
+    Packed,
+}
 
 /// Decodes objects of one kind: without managedFields unless they are asked for, transformed, trimmed.
 pub(crate) struct Decoder<T> {
+    parts: Arc<Parts<T>>,
+}
+
+struct Parts<T> {
     decode: DecodeFn<T>,
     keep_managed_fields: bool,
+    /// Whether a form that was decoded once can be decoded always.
+    trusts_forms: bool,
+    /// The forms that were decoded.
+    forms: RwLock<FixedSet<u64>>,
+    keep: Keep,
+    packer: Arc<Packer<T>>,
 }
 
 impl<T> Clone for Decoder<T> {
     fn clone(&self) -> Decoder<T> {
-        Decoder { decode: self.decode.clone(), keep_managed_fields: self.keep_managed_fields }
+        Decoder { parts: self.parts.clone() }
     }
 }
 
@@ -35,7 +63,7 @@ pub(super) struct Scratch {
 /// What became of the bytes of an object.
 #[derive(Debug)]
 pub(super) enum Decoded<T> {
-    Object(ObjectKey, Arc<T>),
+    Object(Held<T>),
     Skipped(Skipped),
 }
 
@@ -48,9 +76,11 @@ pub(super) struct Skipped {
 }
 
 impl<T: Object> Decoder<T> {
-    /// A decoder of `K` that hands each object to `transform`, once, before it is stored.
+    /// A decoder of `K` that hands each object to `transform` before it is stored. (Only if it is
+    /// [`Keep::Decoded`], that is once an object.)
     pub(crate) fn new<K>(
         keep_managed_fields: bool,
+        keep: Keep,
         transform: Arc<dyn Fn(K) -> T + Send + Sync>,
     ) -> Decoder<T>
     where
@@ -68,30 +98,98 @@ impl<T: Object> Decoder<T> {
             }
             Ok(transform(object))
         };
-        Decoder { decode: Arc::new(decode), keep_managed_fields }
-    }
-
-    /// Decodes one object.
-    pub(super) fn decode(&self, bytes: &[u8], scratch: &mut Scratch) -> Decoded<T> {
-        let cut = if self.keep_managed_fields { None } else { find_managed_fields(bytes) };
-        let bytes = match cut {
-            Some(range) => {
-                scratch.bytes.clear();
-                scratch.bytes.extend_from_slice(&bytes[..range.start]);
-                scratch.bytes.extend_from_slice(&bytes[range.end..]);
-                &*scratch.bytes
-            }
-            None => bytes,
-        };
-        match catch_unwind(AssertUnwindSafe(|| (self.decode)(bytes, &mut scratch.lengths))) {
-            Ok(Ok(object)) => match ObjectKey::of(object.meta()) {
-                Some(key) => Decoded::Object(key, Arc::new(object)),
-                None => Decoded::Skipped(skipped(bytes, "it has no name".to_owned())),
-            },
-            Ok(Err(error)) => Decoded::Skipped(skipped(bytes, error.to_string())),
-            Err(_) => Decoded::Skipped(skipped(bytes, "the transform panicked".to_owned())),
+        let decode: DecodeFn<T> = Arc::new(decode);
+        Decoder {
+            parts: Arc::new(Parts {
+                packer: Arc::new(Packer::new(decode.clone())),
+                decode,
+                keep_managed_fields,
+                trusts_forms: reads_forms_alike(std::any::type_name::<K>()),
+                forms: RwLock::default(),
+                keep,
+            }),
         }
     }
+
+    /// Decodes one object, as far as it must be decoded now.
+    pub(super) fn decode(&self, bytes: &[u8], scratch: &mut Scratch) -> Decoded<T> {
+        let parts = &*self.parts;
+        let reads_outline = parts.trusts_forms && parts.keep != Keep::Decoded;
+        let outline = reads_outline.then(|| Outline::read(bytes, parts.keep_managed_fields)).flatten();
+        let cut = match &outline {
+            Some(outline) => outline.managed_fields.clone(),
+            None if parts.keep_managed_fields => None,
+            None => find_managed_fields(bytes),
+        };
+        if let Some(outline) = &outline
+            && let Some(identity) = outline.identity()
+            && parts.forms.read().contains(&outline.form)
+        {
+            return Decoded::Object(parts.hold(identity, bytes, cut, scratch));
+        }
+        let Scratch { bytes: buffer, lengths } = scratch;
+        let bytes = without(bytes, cut, buffer);
+        let object = match catch_unwind(AssertUnwindSafe(|| (parts.decode)(bytes, lengths))) {
+            Ok(Ok(object)) => object,
+            Ok(Err(error)) => return Decoded::Skipped(skipped(bytes, error.to_string())),
+            Err(_) => return Decoded::Skipped(skipped(bytes, "the transform panicked".to_owned())),
+        };
+        let Some(held) = Held::named(object) else {
+            return Decoded::Skipped(skipped(bytes, "it has no name".to_owned()));
+        };
+        if let Some(outline) = outline {
+            parts.learn(outline.form);
+        }
+        Decoded::Object(match parts.keep {
+            Keep::Packed => Held::packed(held.identity(), bytes, &parts.packer),
+            Keep::Lazy | Keep::Decoded => held,
+        })
+    }
+}
+
+impl<T: Object> Parts<T> {
+    /// Holds bytes that can be decoded, without those that are cut out.
+    fn hold(
+        &self,
+        identity: Identity,
+        bytes: &[u8],
+        cut: Option<Range<usize>>,
+        scratch: &mut Scratch,
+    ) -> Held<T> {
+        if self.keep == Keep::Packed {
+            return Held::packed(identity, without(bytes, cut, &mut scratch.bytes), &self.packer);
+        }
+        let bytes = match cut {
+            Some(range) => [&bytes[..range.start], &bytes[range.end..]].concat(),
+            None => bytes.to_vec(),
+        };
+        Held::lazy(identity, bytes.into(), self.decode.clone())
+    }
+
+    fn learn(&self, form: u64) {
+        let mut forms = self.forms.write();
+        if forms.len() < MOST_FORMS {
+            forms.insert(form);
+        }
+    }
+}
+
+/// The bytes without a part of them.
+fn without<'a>(bytes: &'a [u8], cut: Option<Range<usize>>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
+    let Some(range) = cut else { return bytes };
+    buffer.clear();
+    buffer.extend_from_slice(&bytes[..range.start]);
+    buffer.extend_from_slice(&bytes[range.end..]);
+    buffer
+}
+
+/// Whether a type reads all objects of one form, or none (see `outline`). That is known of types that consist
+/// of others of `k8s-openapi` alone. A type of somebody else may look closer: it may have an enum of names, or
+/// read strings in its own way.
+fn reads_forms_alike(type_name: &str) -> bool {
+    type_name.starts_with("k8s_openapi::")
+        || type_name.starts_with("kube_core::metadata::PartialObjectMeta<")
+        || type_name == "kube_core::dynamic::DynamicObject"
 }
 
 /// Reads as much of an undecodable object as the cache needs to know which one it is.
@@ -148,16 +246,20 @@ mod tests {
         decoder.decode(text.as_bytes(), &mut Scratch::default())
     }
 
+    fn decoder(keep_managed_fields: bool) -> Decoder<Pod> {
+        Decoder::new(keep_managed_fields, Keep::Lazy, Arc::new(|pod: Pod| pod))
+    }
+
     const POD: &str = r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"5",
         "managedFields":[{"manager":"kubectl","fieldsV1":{"f:spec":{}}}]},"spec":{"containers":[{"name":"c"}]}}"#;
 
     #[test]
     fn managed_fields_are_dropped_unless_asked_for() {
         for keep in [false, true] {
-            let Decoded::Object(key, pod) = decode(&Decoder::new(keep, Arc::new(|pod: Pod| pod)), POD) else {
+            let Decoded::Object(pod) = decode(&decoder(keep), POD) else {
                 panic!("the pod decodes");
             };
-            assert_eq!(key, "n/a".into());
+            assert_eq!(*pod.key(), "n/a".into());
             assert_eq!(pod.metadata.managed_fields.is_some(), keep);
         }
     }
@@ -165,7 +267,7 @@ mod tests {
     #[test]
     fn managed_fields_that_are_spelled_with_escapes_are_dropped_too() {
         let text = POD.replace("managedFields", "m\\u0061nagedFields");
-        let Decoded::Object(_, pod) = decode(&Decoder::new(false, Arc::new(|pod: Pod| pod)), &text) else {
+        let Decoded::Object(pod) = decode(&decoder(false), &text) else {
             panic!("the pod decodes");
         };
         assert_eq!(pod.metadata.managed_fields, None);
@@ -173,7 +275,7 @@ mod tests {
 
     #[test]
     fn an_object_that_does_not_decode_is_skipped_with_its_key_and_version() {
-        let decoder = Decoder::new(false, Arc::new(|pod: Pod| pod));
+        let decoder = decoder(false);
         for (text, message) in [
             (POD.replace("\"containers\":[", "\"containers\":[7,"), "invalid type"),
             (POD.replacen('{', "{\"kind\":\"Node\",", 1), "expected Pod"),
@@ -186,14 +288,14 @@ mod tests {
 
     #[test]
     fn an_object_without_a_name_is_skipped() {
-        let decoder = Decoder::new(false, Arc::new(|pod: Pod| pod));
+        let decoder = decoder(false);
         let Decoded::Skipped(skipped) = decode(&decoder, r#"{"metadata":{}}"#) else { panic!("no name") };
         assert_eq!(skipped.message, "it has no name");
     }
 
     #[test]
     fn a_transform_that_panics_costs_one_object() {
-        let decoder = Decoder::new(false, Arc::new(|_: Pod| -> Pod { panic!("as planned") }));
+        let decoder = Decoder::new(false, Keep::Decoded, Arc::new(|_: Pod| -> Pod { panic!("as planned") }));
         let Decoded::Skipped(skipped) = decode(&decoder, POD) else { panic!("it panicked") };
         assert_eq!(skipped.key, Some("n/a".into()));
     }

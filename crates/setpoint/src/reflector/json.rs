@@ -63,7 +63,7 @@ fn count_elements(bytes: &[u8], lengths: &mut Vec<u32>) -> Option<()> {
 }
 
 /// The position after the string whose opening quote is before `at`.
-fn skip_string(bytes: &[u8], mut at: usize) -> Option<usize> {
+pub(super) fn skip_string(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at += find_special(bytes.get(at..)?)?;
         match bytes[at] {
@@ -75,7 +75,7 @@ fn skip_string(bytes: &[u8], mut at: usize) -> Option<usize> {
 }
 
 /// The first byte that ends the plain part of a string: a quote, a backslash or a control character.
-fn find_special(bytes: &[u8]) -> Option<usize> {
+pub(super) fn find_special(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
     let (words, rest) = bytes.as_chunks::<8>();

@@ -171,7 +171,7 @@ pub(super) fn find_managed_fields(object: &[u8]) -> Option<Range<usize>> {
 }
 
 /// Adds to the range of a member the comma before it, or the one after it if it is the first member.
-fn with_comma(bytes: &[u8], kept: Option<usize>, member: Range<usize>) -> Range<usize> {
+pub(super) fn with_comma(bytes: &[u8], kept: Option<usize>, member: Range<usize>) -> Range<usize> {
     match kept {
         Some(kept) => kept..member.end,
         None => {
@@ -212,7 +212,7 @@ pub(super) mod tests {
     }
 
     /// An object with metadata in some place, which has managedFields in some place, or not.
-    fn any_object() -> impl Strategy<Value = Value> {
+    pub(in crate::reflector) fn any_object() -> impl Strategy<Value = Value> {
         let members = || proptest::collection::vec(("[a-zA-Z\"\\\\]{1,6}", any_json()), 0..4);
         (members(), members(), proptest::option::of(any_json()), any::<prop::sample::Index>()).prop_map(
             |(outer, inner, managed, at)| {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::store::FixedMap;
-use crate::{Indexer, Object, ObjectKey};
+use crate::{Held, Indexer, Object, ObjectKey};
 
 /// The objects of a list so far, in the order in which they came. An object that the cache holds in the same
 /// version stays the cached one, so that a relist needs no second copy of the world.
 pub(super) struct Stage<T> {
     indexer: Arc<Indexer<T>>,
-    objects: Vec<Option<(ObjectKey, Arc<T>)>>,
+    objects: Vec<Option<Held<T>>>,
     positions: FixedMap<ObjectKey, usize>,
 }
 
@@ -18,15 +18,14 @@ impl<T: Object> Stage<T> {
         Stage { indexer, objects: Vec::new(), positions: FixedMap::default() }
     }
 
-    pub(super) fn insert(&mut self, key: ObjectKey, object: Arc<T>) {
-        let cached =
-            self.indexer.view(|view| if view.is_same_version(&key, &object) { view.get(&key) } else { None });
+    pub(super) fn insert(&mut self, object: Held<T>) {
+        let cached = self.indexer.held(object.key()).filter(|cached| cached.is_same_version(&object));
         let object = cached.unwrap_or(object);
-        match self.positions.get(&key) {
-            Some(&position) => self.objects[position] = Some((key, object)),
+        match self.positions.get(object.key()) {
+            Some(&position) => self.objects[position] = Some(object),
             None => {
-                self.positions.insert(key.clone(), self.objects.len());
-                self.objects.push(Some((key, object)));
+                self.positions.insert(object.key().clone(), self.objects.len());
+                self.objects.push(Some(object));
             }
         }
     }
@@ -37,7 +36,7 @@ impl<T: Object> Stage<T> {
         }
     }
 
-    pub(super) fn into_list(self) -> Vec<(ObjectKey, Arc<T>)> {
+    pub(super) fn into_list(self) -> Vec<Held<T>> {
         drop(self.positions);
         self.objects.into_iter().flatten().collect()
     }

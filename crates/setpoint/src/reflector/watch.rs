@@ -146,10 +146,11 @@ mod tests {
 
     use k8s_openapi::api::core::v1::Pod;
 
+    use super::super::decode::Keep;
     use super::*;
 
     fn decode(line: &str) -> Event<Pod> {
-        let decoder = Decoder::new(false, Arc::new(|pod: Pod| pod));
+        let decoder = Decoder::new(false, Keep::Lazy, Arc::new(|pod: Pod| pod));
         let mut events = decode_lines(&decoder, format!("{line}\n").as_bytes());
         assert_eq!(events.len(), 1);
         events.remove(0)
@@ -164,7 +165,7 @@ mod tests {
             r#"{"type":"ADDED","object":{"metadata":{"name":"a"}},"more":{}}"#,
         ] {
             assert!(
-                matches!(decode(line), Event::Added(Decoded::Object(key, _)) if key == "a".into()),
+                matches!(decode(line), Event::Added(Decoded::Object(pod)) if *pod.key() == "a".into()),
                 "{line}"
             );
         }

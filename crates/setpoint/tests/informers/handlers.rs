@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::task::AtomicWaker;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
-use setpoint::{Deleted, EventHandler, HandlerFns, HandlerOptions, SharedInformer, is_resync};
+use setpoint::{Deleted, EventHandler, HandlerFns, HandlerOptions, Held, SharedInformer, is_resync};
 
 use crate::script::{Server, Watch, object, object_of, server, settle, start, words};
 
@@ -44,12 +44,12 @@ impl Diary {
 }
 
 impl EventHandler<ConfigMap> for Diary {
-    fn on_add(&self, object: &Arc<ConfigMap>, is_initial: bool) {
+    fn on_add(&self, object: &Held<ConfigMap>, is_initial: bool) {
         self.write(format!("{} {}", if is_initial { "initial" } else { "add" }, words(object)));
     }
 
-    fn on_update(&self, old: &Arc<ConfigMap>, new: &Arc<ConfigMap>) {
-        let verb = if is_resync(&**old, &**new) { "resync" } else { "update" };
+    fn on_update(&self, old: &Held<ConfigMap>, new: &Held<ConfigMap>) {
+        let verb = if is_resync(old, new) { "resync" } else { "update" };
         self.write(format!("{verb} {} {}", words(old), words(new)));
     }
 
@@ -93,7 +93,7 @@ async fn a_handler_is_told_after_the_cache_has_it() {
     let (informer, _server, watch) = synced(&[]).await;
     let (lister, found) = (informer.lister(), Arc::new(AtomicBool::new(false)));
     let seen = found.clone();
-    informer.add_handler(HandlerFns::new().on_add(move |object: &Arc<ConfigMap>, _| {
+    informer.add_handler(HandlerFns::new().on_add(move |object: &Held<ConfigMap>, _| {
         let name = object.metadata.name.as_deref().unwrap();
         seen.store(lister.namespace("default").get(name).is_some(), Ordering::Relaxed);
     }));
@@ -225,7 +225,7 @@ async fn removing_a_handler_waits_for_the_call_in_flight() {
     let (informer, _) = start(client);
     let (entered, ended) = (Arc::new(tokio::sync::Notify::new()), Arc::new(AtomicBool::new(false)));
     let (enter, end) = (entered.clone(), ended.clone());
-    let place = informer.add_handler(HandlerFns::new().on_add(move |_: &Arc<ConfigMap>, _| {
+    let place = informer.add_handler(HandlerFns::new().on_add(move |_: &Held<ConfigMap>, _| {
         enter.notify_one();
         // Busy for a moment, without leaving the call.
         let start = tokio::time::Instant::now();
@@ -246,7 +246,7 @@ async fn a_handler_that_panics_is_told_the_next_change() {
     let (informer, metrics) = start(client);
     let diary = Diary::default();
     let lines = diary.clone();
-    let handler = HandlerFns::new().on_add(move |object: &Arc<ConfigMap>, _| {
+    let handler = HandlerFns::new().on_add(move |object: &Held<ConfigMap>, _| {
         assert_ne!(object.metadata.name.as_deref(), Some("bad"), "as planned");
         lines.write(words(object));
     });

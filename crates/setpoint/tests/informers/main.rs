@@ -1,4 +1,5 @@
-//! Informers against a scripted server, on paused time: each line of the contract as a test.
+//! Informers against a scripted server, on paused time: each line of the contract as a test. This program tests
+//! the usual form of a cache; `informers_compact` and `informers_eager` run the same tests on the others.
 #![allow(missing_docs)]
 
 mod bad_input;
@@ -11,3 +12,10 @@ mod list;
 mod property;
 mod script;
 mod watch;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use setpoint::InformerBuilder;
+
+fn form(builder: InformerBuilder<ConfigMap>) -> InformerBuilder<ConfigMap> {
+    builder
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use setpoint::{
-    Deleted, Env, EventHandler, HandlerOptions, ReflectorConfig, Registration, Scope, SharedInformer,
+    Deleted, Env, EventHandler, HandlerOptions, Held, ReflectorConfig, Registration, Scope, SharedInformer,
     is_resync,
 };
 
@@ -55,18 +55,18 @@ impl Witness {
 }
 
 impl EventHandler<ConfigMap> for Witness {
-    fn on_add(&self, object: &Arc<ConfigMap>, is_initial: bool) {
+    fn on_add(&self, object: &Held<ConfigMap>, is_initial: bool) {
         let (name, state) = parts(object);
         self.note(format!("add {name} {state:?} {is_initial}"));
         let told = self.view.lock().insert(name, state);
         self.expect(told.is_none(), "an add of what was there");
     }
 
-    fn on_update(&self, old: &Arc<ConfigMap>, new: &Arc<ConfigMap>) {
+    fn on_update(&self, old: &Held<ConfigMap>, new: &Held<ConfigMap>) {
         let ((name, before), (_, after)) = (parts(old), parts(new));
         self.note(format!("update {name} {before:?} {after:?}"));
         self.expect(before.0 == after.0, "an update to another object");
-        self.expect(before.1 < after.1 || is_resync(&**old, &**new), "an update to an older state");
+        self.expect(before.1 < after.1 || is_resync(old, new), "an update to an older state");
         let told = self.view.lock().insert(name, after);
         self.expect(told == Some(before), "an update whose old state was not the last one told");
     }

@@ -198,9 +198,9 @@ pub(crate) fn object_of(name: &str, uid: &str, version: u64) -> Value {
     json!({"metadata": {"name": name, "namespace": "default", "uid": uid, "resourceVersion": version}})
 }
 
-/// An informer of config maps, on a fixed seed.
+/// An informer of config maps, on a fixed seed, that caches them in the form that this program tests.
 pub(crate) fn builder(client: Client) -> InformerBuilder<ConfigMap> {
-    SharedInformer::<ConfigMap>::builder(client).env(Env::seeded(1))
+    crate::form(SharedInformer::<ConfigMap>::builder(client).env(Env::seeded(1)))
 }
 
 /// Settings for lists without streaming.

@@ -1,0 +1,235 @@
+//! Between all stages: an object as it is cached, decoded when somebody reads it.
+
+mod packed;
+mod uid;
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use self::packed::Packed;
+pub(crate) use self::packed::Packer;
+use self::uid::Uid;
+use crate::{Object, ObjectKey, ResourceVersion};
+
+/// Makes an object of its bytes. The vector is working space.
+pub(crate) type DecodeFn<T> = Arc<dyn Fn(&[u8], &mut Vec<u32>) -> Result<T, serde_json::Error> + Send + Sync>;
+
+/// A cached object. Cheap to clone; clones are the same object.
+///
+/// It dereferences to the object. An informer leaves most objects as the bytes that the server sent, and
+/// decodes one when it is first read, so a handler that asks only for the [key](Held::key), the
+/// [uid](Held::uid), the [version](Held::version) or the [metadata](Held::meta) does not pay for the rest.
+/// What is decoded once stays decoded, unless the informer's cache is
+/// [compact](crate::InformerBuilder::compact).
+///
+/// ```
+/// use std::sync::Arc;
+/// use setpoint::Held;
+/// use setpoint::k8s_openapi::api::core::v1::Pod;
+///
+/// let pod: Pod = serde_json::from_str(r#"{"metadata": {"name": "web"}, "spec": {"nodeName": "n1"}}"#)?;
+/// let held = Held::new("web".into(), Arc::new(pod));
+/// assert_eq!(held.key().name(), "web");
+/// assert_eq!(held.spec.as_ref().and_then(|spec| spec.node_name.as_deref()), Some("n1"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+///
+/// # Reading cannot fail
+///
+/// Whatever is in a cache decodes. A type is left undecoded only if it is one of `k8s-openapi` or `kube`, and
+/// if an object of exactly the same form (the same fields in the same order, with values of the same kinds) has
+/// been decoded before. Every other object is decoded when it comes, and skipped and reported if it cannot be.
+pub struct Held<T> {
+    inner: Arc<Inner<T>>,
+    /// What this handle has read, if the cache does not keep it.
+    own: OnceLock<Arc<T>>,
+    meta: OnceLock<Box<ObjectMeta>>,
+}
+
+struct Inner<T> {
+    key: ObjectKey,
+    uid: Option<Uid>,
+    version: Option<ResourceVersion>,
+    form: Form<T>,
+}
+
+enum Form<T> {
+    Decoded(Arc<T>),
+    Lazy(Lazy<T>),
+    Packed(Packed<T>),
+}
+
+/// Bytes until the object is read, then the object.
+struct Lazy<T> {
+    object: OnceLock<Arc<T>>,
+    bytes: Mutex<Option<Box<[u8]>>>,
+    decode: DecodeFn<T>,
+}
+
+/// Which object it is, and in which version, as read from its bytes.
+pub(crate) struct Identity {
+    pub(crate) key: ObjectKey,
+    uid: Option<Uid>,
+    version: Option<ResourceVersion>,
+}
+
+impl Identity {
+    pub(crate) fn new(key: ObjectKey, uid: Option<&str>, version: Option<&str>) -> Identity {
+        Identity { key, uid: uid.map(Uid::from), version: version.map(ResourceVersion::from) }
+    }
+}
+
+impl<T: Object> Held<T> {
+    /// An object that is decoded already.
+    pub fn new(key: ObjectKey, object: Arc<T>) -> Held<T> {
+        let meta = object.meta();
+        let identity = Identity::new(key, meta.uid.as_deref(), meta.resource_version.as_deref());
+        Held::with(identity, Form::Decoded(object))
+    }
+
+    /// An object whose metadata has a name, or nothing.
+    pub(crate) fn named(object: T) -> Option<Held<T>> {
+        ObjectKey::of(object.meta()).map(|key| Held::new(key, Arc::new(object)))
+    }
+
+    /// The bytes of an object, which `decode` must be able to read.
+    pub(crate) fn lazy(identity: Identity, bytes: Box<[u8]>, decode: DecodeFn<T>) -> Held<T> {
+        let bytes = Mutex::new(Some(bytes));
+        Held::with(identity, Form::Lazy(Lazy { object: OnceLock::new(), bytes, decode }))
+    }
+
+    /// The bytes of an object, which are packed and never kept in another form.
+    pub(crate) fn packed(identity: Identity, bytes: &[u8], packer: &Arc<Packer<T>>) -> Held<T> {
+        Held::with(identity, Form::Packed(packer.pack(bytes)))
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        let Inner { key, uid, version, .. } = &*self.inner;
+        Identity { key: key.clone(), uid: uid.clone(), version: version.clone() }
+    }
+
+    fn with(Identity { key, uid, version }: Identity, form: Form<T>) -> Held<T> {
+        let inner = Arc::new(Inner { key, uid, version, form });
+        Held { inner, own: OnceLock::new(), meta: OnceLock::new() }
+    }
+
+    /// `namespace/name`.
+    pub fn key(&self) -> &ObjectKey {
+        &self.inner.key
+    }
+
+    /// The uid, if the server gave it one.
+    pub fn uid(&self) -> Option<String> {
+        self.inner.uid.as_ref().map(ToString::to_string)
+    }
+
+    /// The resourceVersion, if the server gave it one.
+    pub fn version(&self) -> Option<&ResourceVersion> {
+        self.inner.version.as_ref()
+    }
+
+    /// The metadata. If nobody has read the object, only they are decoded.
+    pub fn meta(&self) -> &ObjectMeta {
+        match self.decoded() {
+            Some(object) => object.meta(),
+            None => self.meta.get_or_init(|| Box::new(self.read_meta())),
+        }
+    }
+
+    /// The object. It is decoded now if nobody has read it yet.
+    pub fn object(&self) -> &Arc<T> {
+        match &self.inner.form {
+            Form::Decoded(object) => object,
+            Form::Lazy(lazy) => lazy.object.get_or_init(|| lazy.read(&self.inner.key)),
+            Form::Packed(packed) => self.own.get_or_init(|| packed.read(&self.inner.key, self.version())),
+        }
+    }
+
+    /// Whether two are one object in one version.
+    pub fn is_same_version(&self, other: &Held<T>) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+            || (self.version().is_some()
+                && self.version() == other.version()
+                && self.inner.uid == other.inner.uid)
+    }
+
+    /// Whether two of one name are different objects: deleted and created again in between.
+    pub(crate) fn is_recreated(&self, new: &Held<T>) -> bool {
+        match (&self.inner.uid, &new.inner.uid) {
+            (Some(old), Some(new)) => old != new,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn has_uid(&self, uid: &str) -> bool {
+        self.inner.uid.as_ref().is_some_and(|own| *own == Uid::from(uid))
+    }
+
+    /// The object if it is there without work.
+    fn decoded(&self) -> Option<&Arc<T>> {
+        match &self.inner.form {
+            Form::Decoded(object) => Some(object),
+            Form::Lazy(lazy) => lazy.object.get(),
+            Form::Packed(_) => self.own.get(),
+        }
+    }
+
+    fn read_meta(&self) -> ObjectMeta {
+        let read = match &self.inner.form {
+            Form::Decoded(object) => return object.meta().clone(),
+            Form::Lazy(lazy) => lazy.bytes.lock().as_deref().and_then(meta_of),
+            Form::Packed(packed) => packed.with_bytes(meta_of),
+        };
+        // Somebody has read the object meanwhile, and the bytes are gone.
+        read.unwrap_or_else(|| self.object().meta().clone())
+    }
+}
+
+fn meta_of(bytes: &[u8]) -> Option<ObjectMeta> {
+    #[derive(Deserialize)]
+    struct Anything {
+        metadata: ObjectMeta,
+    }
+    serde_json::from_slice(bytes).ok().map(|object: Anything| object.metadata)
+}
+
+impl<T> Lazy<T> {
+    fn read(&self, key: &ObjectKey) -> Arc<T> {
+        // The bytes are taken by the one call that initializes the object.
+        let bytes = self.bytes.lock().take().unwrap_or_default();
+        decode(&self.decode, &bytes, key)
+    }
+}
+
+fn decode<T>(decode: &DecodeFn<T>, bytes: &[u8], key: &ObjectKey) -> Arc<T> {
+    match decode(bytes, &mut Vec::new()) {
+        Ok(object) => Arc::new(object),
+        // Bytes come in here only after they were decoded, or others of the same form.
+        Err(error) => panic!("{key} was found decodable and is not: {error}"),
+    }
+}
+
+impl<T: Object> Deref for Held<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.object()
+    }
+}
+
+impl<T> Clone for Held<T> {
+    fn clone(&self) -> Held<T> {
+        Held { inner: self.inner.clone(), own: self.own.clone(), meta: OnceLock::new() }
+    }
+}
+
+impl<T> fmt::Debug for Held<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Held").field(&self.inner.key).field(&self.inner.version).finish()
+    }
+}
