@@ -34,12 +34,12 @@ impl Run {
         self.synced = Some(self.phase());
     }
 
-    /// The last event has come; prints the result as one line of JSON.
-    pub(crate) fn finish(&self, objects: usize, events: u64, told: u64) {
+    /// The last event has come.
+    pub(crate) fn finish(&self, objects: usize, events: u64, told: u64) -> Value {
         let end = self.phase();
         let synced = self.synced.as_ref().expect("synced before the end");
         let events_time = (end.time - synced.time).as_secs_f64();
-        let result: Value = json!({
+        json!({
             "objects": objects,
             "sync_seconds": synced.time.as_secs_f64(),
             "sync_cpu_seconds": synced.cpu.as_secs_f64(),
@@ -50,8 +50,7 @@ impl Run {
             "told": told,
             "rss_mb": end.rss / 1024,
             "peak_rss_mb": status("VmHWM") / 1024,
-        });
-        println!("{result}");
+        })
     }
 }
 

@@ -1,12 +1,8 @@
 //! The work queue beside client-go's (`peers/go/queue`), case by case.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
 use setpoint::{ObjectKey, WorkQueue};
 use tokio::runtime::Runtime;
 
@@ -15,19 +11,15 @@ const N: usize = 100_000;
 
 type Queue = WorkQueue<ObjectKey>;
 
-/// Runs every case on both sides and prints the medians.
+/// Runs every case; prints its name and nanoseconds an operation, the median of several runs.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let peer = client_go()?;
-    println!("work queue, ns an operation, median of {RUNS} runs of {N}");
-    println!("{:<14}{:>10}{:>12}{:>8}", "case", "setpoint", "client-go", "times");
-    for (name, ours) in ours()? {
-        let theirs = peer.get(name).with_context(|| format!("client-go has no case {name}"))?;
-        println!("{name:<14}{ours:>10.1}{theirs:>12.1}{:>8.1}", theirs / ours);
+    for (name, time) in cases()? {
+        println!("{name} {time:.1}");
     }
     Ok(())
 }
 
-fn ours() -> anyhow::Result<Vec<(&'static str, f64)>> {
+fn cases() -> anyhow::Result<Vec<(&'static str, f64)>> {
     let one = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let many = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
     Ok(vec![
@@ -118,17 +110,4 @@ fn rate_limited(queue: &Queue, keys: &[ObjectKey]) {
         queue.add_rate_limited(key.clone());
         queue.forget(key);
     }
-}
-
-/// Builds and runs the peer's program; its cases by name.
-fn client_go() -> anyhow::Result<BTreeMap<String, f64>> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/go");
-    let output = Command::new("go").args(["run", "./queue"]).current_dir(directory).output();
-    let output = output.context("the peer needs Go")?;
-    ensure!(output.status.success(), "the peer failed: {}", String::from_utf8_lossy(&output.stderr));
-    let case = |line: &str| {
-        let (name, time) = line.split_once(' ').with_context(|| format!("the peer said {line:?}"))?;
-        Ok((name.to_owned(), time.parse()?))
-    };
-    String::from_utf8(output.stdout)?.lines().map(case).collect()
 }

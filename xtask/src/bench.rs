@@ -5,6 +5,8 @@
 
 mod apiserver;
 mod figures;
+mod informer;
+mod queue;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,12 +39,18 @@ pub(crate) struct Bench {
     json: Option<PathBuf>,
     #[command(flatten)]
     apiserver: apiserver::Options,
+    #[command(flatten)]
+    informer: informer::Options,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Operations a second of the API server over TLS, durable, with client-go as the client.
     Apiserver,
+    /// Time to sync, events a second, memory and lookups of an informer, beside kube-rs and client-go.
+    Informer,
+    /// The work queue, beside client-go's.
+    Queue,
 }
 
 impl Bench {
@@ -65,6 +73,8 @@ pub(crate) fn run(options: &Bench) -> Result<ExitCode> {
     for part in parts {
         match part {
             Part::Apiserver => apiserver::run(options, &mut figures)?,
+            Part::Informer => informer::run(options, &mut figures)?,
+            Part::Queue => queue::run(options, &mut figures)?,
         }
     }
     figures.print();

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "these tasks measure and drive real processes in real time")]
 
 mod bench;
+mod counts;
 mod kinds;
 mod load;
 mod real;
@@ -18,6 +19,8 @@ use clap::Parser;
 enum Task {
     /// Measure our figures beside the peers' in one run.
     Bench(bench::Bench),
+    /// Count the instructions of the hot paths, and compare with bench/counts.txt (needs valgrind).
+    Counts(counts::Counts),
     /// Generate the table of built-in kinds and its test vectors (needs Go).
     Kinds(kinds::Kinds),
     /// Put load on the durable store and measure: throughput, many objects, a soak.
@@ -29,6 +32,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Bench(options) => bench::run(&options),
+        Task::Counts(options) => counts::run(&options),
         Task::Kinds(options) => kinds::run(&options),
         Task::Load(options) => load::run(&options),
         Task::Real(options) => real::run(&options),

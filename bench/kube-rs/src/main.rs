@@ -59,6 +59,6 @@ async fn main() -> anyhow::Result<()> {
             Event::Init | Event::InitApply(_) | Event::Delete(_) => {}
         }
     }
-    run.finish(reader.len(), events, told);
+    println!("{}", run.finish(reader.len(), events, told));
     Ok(())
 }

@@ -72,6 +72,10 @@ pub(crate) const LOAD: Peer = Peer {
     versioned_by: "k8s.io/client-go",
 };
 
+/// client-go's side of `cargo xtask bench informer` and `queue`.
+pub(crate) const INFORMER: Peer = Peer { name: "informer", package: "./informer", ..LOAD };
+pub(crate) const QUEUE: Peer = Peer { name: "queue", package: "./queue", ..LOAD };
+
 pub(crate) const SAMPLE_CONTROLLER: Peer = Peer {
     name: "sample-controller",
     module: "samplecontroller",

@@ -1,0 +1,148 @@
+// Command informer is client-go's side of the informer benchmark: a shared informer of Pods without their
+// managedFields, as JSON. It prints what bench/src/measure.rs prints for ours.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// listVersion is the version before the first event (see bench/src/replay.rs).
+const listVersion = 1_000_000
+
+func main() {
+	handlers := flag.Int("handlers", 1, "how many handlers there are")
+	lookups := flag.Bool("lookups", false, "look objects up after the events")
+	flag.Parse()
+	if err := run(flag.Arg(0), flag.Arg(1), *handlers, *lookups); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(port, count string, handlers int, lookups bool) error {
+	events, err := strconv.Atoi(count)
+	if err != nil {
+		return err
+	}
+	url := "http://127.0.0.1:" + port
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: url, QPS: -1})
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(dropManagedFields))
+	informer := factory.Core().V1().Pods().Informer()
+	if err := informer.AddIndexers(cache.Indexers{"node": byNode}); err != nil && lookups {
+		return err
+	}
+	last := strconv.Itoa(listVersion + events)
+	var told atomic.Int64
+	var done sync.WaitGroup
+	for range handlers {
+		done.Add(1)
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, new any) {
+			told.Add(1)
+			if new.(*corev1.Pod).ResourceVersion == last {
+				done.Done()
+			}
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	synced, syncedCPU, syncedRSS := time.Since(start), cpu(), status("VmRSS")
+	if _, err := http.Get(url + "/go"); err != nil {
+		return err
+	}
+	done.Wait()
+	end, endCPU := time.Since(start), cpu()
+	seconds := (end - synced).Seconds()
+	result := map[string]any{
+		"objects": len(informer.GetStore().ListKeys()), "sync_seconds": synced.Seconds(),
+		"sync_cpu_seconds": syncedCPU.Seconds(), "sync_rss_mb": syncedRSS / 1024,
+		"events_per_second": float64(events) / seconds, "events_seconds": seconds,
+		"events_cpu_seconds": (endCPU - syncedCPU).Seconds(), "told": told.Load(),
+		"rss_mb": status("VmRSS") / 1024, "peak_rss_mb": status("VmHWM") / 1024,
+	}
+	if lookups {
+		result["lookups"] = measureLookups(informer.GetIndexer())
+	}
+	return json.NewEncoder(os.Stdout).Encode(result)
+}
+
+func dropManagedFields(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.ManagedFields = nil
+	}
+	return object, nil
+}
+
+func byNode(object any) ([]string, error) {
+	return []string{object.(*corev1.Pod).Spec.NodeName}, nil
+}
+
+func measureLookups(indexer cache.Indexer) map[string]float64 {
+	keys, nodes := indexer.ListKeys(), indexer.ListIndexFuncValues("node")
+	spread := func(n, of int) int { return n * 7919 % of }
+	return map[string]float64{
+		"get_us":      each(func(n int) { indexer.GetByKey(keys[spread(n, len(keys))]) }),
+		"by_index_us": each(func(n int) { indexer.ByIndex("node", nodes[spread(n, len(nodes))]) }),
+		"namespace_us": each(func(n int) {
+			indexer.ByIndex(cache.NamespaceIndex, fmt.Sprintf("team-%03d", n%50))
+		}),
+	}
+}
+
+// each gives the microseconds a call.
+func each(call func(int)) float64 {
+	start, calls := time.Now(), 0
+	for time.Since(start) < 300*time.Millisecond {
+		for range 16 {
+			call(calls)
+			calls++
+		}
+	}
+	return float64(time.Since(start).Microseconds()) / float64(calls)
+}
+
+// cpu is the user and system time of this process.
+func cpu() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// status is a line of /proc/self/status, in kB.
+func status(name string) int {
+	text, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); fields[0] == name+":" {
+			kB, _ := strconv.Atoi(fields[1])
+			return kB
+		}
+	}
+	return 0
+}
