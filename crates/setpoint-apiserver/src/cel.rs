@@ -4,22 +4,27 @@
 //! theirs has no limit. Every step here costs something, and what an operation may at most allocate is paid before it
 //! runs, so that no expression takes more time or memory than its budget, whatever the object.
 
+mod check;
 mod equality;
 mod evaluate;
 mod functions;
+mod kind;
 mod library;
 mod node;
+mod overloads;
+mod tokens;
 mod value;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) use kube_cel::cel::Value;
-use kube_cel::cel::parser::Parser;
+use kube_cel::cel::parser::{ParseError, ParseErrors, Parser};
 
+pub(crate) use check::check;
 pub(crate) use evaluate::Failure;
-pub(crate) use library::is_function;
-pub(crate) use node::{Binary, Bind, Loop, Node};
+pub(crate) use kind::{Kind, Object};
+use node::Node;
 pub(crate) use value::{escape, list, map, none, of_json, optional, text, timestamp_or_duration};
 
 /// The longest expression.
@@ -79,11 +84,6 @@ impl Program {
         self.names.contains(name)
     }
 
-    /// The expression, for what wants to look into it.
-    pub(crate) fn node(&self) -> &Node {
-        &self.node
-    }
-
     /// The value of the expression, with `variables` by name. A variable may be an error, which counts if it is used.
     pub(crate) fn evaluate(
         &self,
@@ -99,26 +99,6 @@ impl Program {
     }
 }
 
-/// What is wrong with an expression that may mention `variables`: it does not parse, or mentions what there is not.
-pub(crate) fn problem(source: &str, variables: &[&str]) -> Option<String> {
-    let program = match Program::compile(source) {
-        Ok(program) => program,
-        Err(error) => return Some(error),
-    };
-    let name = program.node.undeclared(variables)?;
-    Some(pointed(source, &name, &format!("undeclared reference to '{name}' (in container '')")))
-}
-
-/// An error as cel-go prints it, pointing at the first occurrence of `near`.
-pub(crate) fn pointed(source: &str, near: &str, message: &str) -> String {
-    let before = &source[..source.find(near).unwrap_or(0)];
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    let text = source.lines().nth(line - 1).unwrap_or_default();
-    let dots = ".".repeat(column - 1);
-    format!("ERROR: <input>:{line}:{column}: {message}\n | {text}\n | {dots}^")
-}
-
 /// The generated parser takes about 100 KiB of stack for each bracket that it is in, and is not ours to trust: it runs on
 /// a stack of its own, to which its input is fitted.
 #[allow(clippy::disallowed_methods, reason = "the thread is joined at once: it is a stack, not a task")]
@@ -128,10 +108,20 @@ fn parse(source: &str) -> Result<Node, String> {
         let parser = std::thread::Builder::new().name("cel-parser".to_owned()).stack_size(PARSER_STACK);
         let parse = || {
             let parser = Parser::new().enable_optional_syntax(true);
-            Node::of(parser.parse(source).map_err(|errors| errors.to_string().replace("\n| ", "\n | "))?)
+            Node::of(parser.parse(source).map_err(|errors| told(source, &errors))?)
         };
         parser.spawn_scoped(scope, parse).map_err(|_| cannot())?.join().unwrap_or_else(|_| Err(cannot()))
     })
+}
+
+/// What is wrong with the syntax, as cel-go prints it.
+fn told(source: &str, errors: &ParseErrors) -> String {
+    let line = |error: &ParseError| {
+        let place = |at: isize| usize::try_from(at).unwrap_or_default();
+        let (line, column) = (place(error.pos.0), place(error.pos.1));
+        tokens::point(source, line, column, &error.msg)
+    };
+    errors.errors.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Only what is touched of it takes memory.

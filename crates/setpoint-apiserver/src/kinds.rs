@@ -182,19 +182,21 @@ pub(crate) async fn release(core: &Core, resource: &Resource, object: &Value) {
     }
 }
 
-/// Everything that is wrong with an object; `old` is what it was before an update of `part`.
+/// Everything that is wrong with an object beyond what was `found` in its metadata; `old` is what it was before an
+/// update of `part`.
 pub(crate) fn validate(
     resource: &Resource,
     part: Part,
     object: &Value,
     old: Option<&Value>,
+    found: &[FieldError],
 ) -> Vec<FieldError> {
     if part == Part::Whole {
         // The server itself has made this change.
         return Vec::new();
     }
     if let Some(custom) = resource.definition() {
-        return custom_resource::validate(custom, part, object, old);
+        return custom_resource::validate(custom, part, object, old, found);
     }
     let errors = Errors::default();
     if asks_more_of_finalizers(resource) {

@@ -210,7 +210,8 @@ pub(crate) fn validate(resource: &Resource, part: Part, object: &Value, old: Opt
     if let Some(old) = old {
         errors.extend(metadata::validate_update(new_metadata, &old["metadata"]));
     }
-    errors.extend(kinds::validate(resource, part, object, old));
+    let more = kinds::validate(resource, part, object, old, &errors);
+    errors.extend(more);
     if errors.is_empty() {
         return Ok(());
     }

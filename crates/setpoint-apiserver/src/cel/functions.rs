@@ -220,6 +220,15 @@ thread_local! {
     static LIBRARY: Context<'static> = Context::default().with_all();
 }
 
+/// Whether a function takes this text as its only argument; `true` for those that take any.
+pub(super) fn is_argument(name: &str, text: &str) -> bool {
+    match name {
+        "duration" | "timestamp" => delegate(name, None, vec![super::text(text)]).is_ok(),
+        "matches" => Pattern::new(text).error().is_none(),
+        _ => true,
+    }
+}
+
 /// Calls a function of the crates. Their interface wants expressions, so the values become variables.
 pub(super) fn delegate(name: &str, target: Option<Value>, args: Vec<Value>) -> Result<Value, Failure> {
     if !super::library::is_function(name) {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::library::is_function;
 use kube_cel::cel::Value;
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators,
@@ -234,49 +233,6 @@ impl Node {
             _ => {}
         });
         names
-    }
-
-    /// A variable or function that there is not. Names that a macro binds anywhere count as known everywhere: where they
-    /// are not, evaluation says so.
-    pub(super) fn undeclared(&self, variables: &[&str]) -> Option<String> {
-        let mut bound: BTreeSet<&str> = variables.iter().copied().collect();
-        bound.extend([
-            "int",
-            "uint",
-            "double",
-            "bool",
-            "string",
-            "bytes",
-            "list",
-            "map",
-            "null_type",
-            "type",
-        ]);
-        let mut unknown: Vec<String> = Vec::new();
-        let mut names: Vec<String> = Vec::new();
-        let mut made: Vec<String> = Vec::new();
-        self.visit(&mut |node| match node {
-            Node::Name(name) => names.push(name.clone()),
-            Node::Loop(fold) => {
-                made.extend([fold.first.clone(), fold.result_name.clone()]);
-                made.extend(fold.second.clone());
-            }
-            Node::Bind { name, .. } | Node::SortBy { name, .. } => made.push(name.clone()),
-            Node::Call { name, target, .. } => {
-                let space = match target.as_deref() {
-                    Some(Node::Name(space)) => is_function(&format!("{space}.{name}")).then_some(space),
-                    _ => None,
-                };
-                match space {
-                    Some(space) => made.push(space.clone()),
-                    None if !is_function(name) => unknown.push(name.clone()),
-                    None => {}
-                }
-            }
-            _ => {}
-        });
-        let is_known = |name: &String| bound.contains(name.as_str()) || made.contains(name);
-        names.into_iter().find(|name| !is_known(name)).or(unknown.into_iter().next())
     }
 
     /// Shows each node to `see`.

@@ -1,15 +1,24 @@
 //! Validating admission policies and their bindings.
 
+mod scope;
+
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
+use self::scope::Known;
+pub(super) use self::scope::Scope;
 use super::at::At;
 use super::fill::{default as set, default_text, each, part};
 use super::webhook_configuration::rule;
-use crate::cel;
+use crate::cel::{self, Kind, Program};
 use crate::field_error::FieldError;
 use crate::metadata::names;
 
 const MAX_CONDITIONS: usize = 64;
+const MAX_ANNOTATIONS: usize = 20;
+/// In bytes of the expression.
+const MAX_ANNOTATION: usize = 5 * 1024;
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 
 pub(super) fn default(object: &mut Value) {
@@ -54,12 +63,11 @@ pub(super) fn validate(policy: &At) {
     } else {
         constraints.required("");
     }
-    let mut known = vec!["object", "oldObject", "request", "namespaceObject"];
-    if kind.exists() {
-        known.push("params");
+    let mut scope = Scope::new(kind.exists());
+    match_conditions(&spec.field("matchConditions"), &scope);
+    if !spec.field("variables").is_empty() {
+        scope.variables = Some(BTreeMap::new());
     }
-    match_conditions(&spec.field("matchConditions"), &known);
-    known.push("variables");
     for variable in spec.field("variables").items() {
         let name = variable.field("name");
         if name.text().trim().is_empty() {
@@ -67,7 +75,13 @@ pub(super) fn validate(policy: &At) {
         } else if !is_identifier(name.text()) {
             name.invalid("must be a valid CEL identifier");
         }
-        expression(&variable.field("expression"), &known, "expression is not specified");
+        let at = variable.field("expression");
+        if at.text().trim().is_empty() {
+            at.required("expression is not specified");
+        } else {
+            let found = expression(&at, &scope, None).map_or(Kind::Dyn, scope::of_variable);
+            scope.variables.get_or_insert_default().insert(name.text().to_owned(), found);
+        }
     }
     let (validations, annotations) = (spec.field("validations"), spec.field("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
@@ -75,10 +89,37 @@ pub(super) fn validate(policy: &At) {
         validations.required(detail);
         annotations.required(detail);
     }
-    validations.items().for_each(|validation| self::validation(&validation, &known));
+    validations.items().for_each(|validation| self::validation(&validation, &scope));
+    audit_annotations(policy.field("metadata").field("name").text(), &annotations, &scope);
+}
+
+fn audit_annotations(policy: &str, annotations: &At, scope: &Scope) {
+    if annotations.len() > MAX_ANNOTATIONS {
+        annotations.invalid(format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations"));
+    }
+    let mut seen = Vec::new();
     for annotation in annotations.items() {
+        let key = annotation.field("key");
+        if policy.is_empty() {
+            key.invalid("requires metadata.name be non-empty");
+        } else {
+            let full = format!("{policy}/{}", key.text());
+            for why in names::label_key(&full) {
+                key.invalid_as(full.as_str(), why);
+            }
+        }
         let at = annotation.field("valueExpression");
-        expression(&at, &known, "valueExpression is not specified");
+        match at.text().trim().len() {
+            0 => at.required("valueExpression is not specified"),
+            length if length > MAX_ANNOTATION => {
+                at.required(format!("must not exceed {MAX_ANNOTATION} bytes in length").as_str());
+            }
+            _ => drop(expression(&at, scope, Some(&[Kind::String, Kind::Null]))),
+        }
+        if seen.contains(&key.text()) {
+            key.duplicate();
+        }
+        seen.push(key.text());
     }
 }
 
@@ -135,13 +176,18 @@ fn match_resources(resources: &At) {
 }
 
 /// Also those of webhooks.
-pub(super) fn match_conditions(conditions: &At, known: &[&str]) {
+pub(super) fn match_conditions(conditions: &At, scope: &Scope) {
     if conditions.len() > MAX_CONDITIONS {
         conditions.too_many(MAX_CONDITIONS);
     }
     let mut seen = Vec::new();
     for condition in conditions.items() {
-        expression(&condition.field("expression"), known, "");
+        let at = condition.field("expression");
+        if at.text().trim().is_empty() {
+            at.required("");
+        } else {
+            expression(&at, scope, Some(&[Kind::Bool]));
+        }
         let name = condition.field("name");
         if name.text().is_empty() {
             name.required("");
@@ -157,23 +203,35 @@ pub(super) fn match_conditions(conditions: &At, known: &[&str]) {
     }
 }
 
-fn expression(at: &At, known: &[&str], missing: &str) {
-    if at.text().trim().is_empty() {
-        return at.required(missing);
-    }
-    if let Some(problem) = cel::problem(at.text(), known) {
-        at.errors().push(FieldError::invalid(at.path(), at.text(), format!("compilation failed: {problem}")));
-    }
+/// The type of an expression. Says what is wrong with it, which includes that it is none of the `wanted` types.
+fn expression(at: &At, scope: &Scope, wanted: Option<&[Kind<Known>]>) -> Option<Kind<Known>> {
+    let found = Program::compile(at.text())
+        .and_then(|program| cel::check(&program, at.text(), &scope.kinds()))
+        .map_err(|error| format!("compilation failed: {error}"));
+    let found = found.and_then(|kind| match wanted {
+        Some([wanted]) if *wanted != kind => Err(format!("must evaluate to {wanted} but got {kind}")),
+        Some(several) if !several.contains(&kind) => {
+            let words: Vec<String> = several.iter().map(ToString::to_string).collect();
+            Err(format!("must evaluate to one of [{}] but got {kind}", words.join(" ")))
+        }
+        _ => Ok(kind),
+    });
+    found.map_err(|problem| at.errors().push(FieldError::invalid(at.path(), at.text(), problem))).ok()
 }
 
-fn validation(validation: &At, known: &[&str]) {
-    expression(&validation.field("expression"), known, "expression is not specified");
+fn validation(validation: &At, scope: &Scope) {
+    let at = validation.field("expression");
+    if at.text().trim().is_empty() {
+        at.required("expression is not specified");
+    } else {
+        expression(&at, scope, Some(&[Kind::Bool]));
+    }
     let made = validation.field("messageExpression");
     if made.exists() && !made.text().is_empty() {
         if made.text().trim().is_empty() {
             made.invalid("must be non-empty if specified");
         } else {
-            expression(&made, known, "");
+            expression(&made, scope, Some(&[Kind::String]));
         }
     }
     let message = validation.field("message");
@@ -217,7 +275,7 @@ pub(super) fn validate_binding(binding: &At) {
         );
     }
     if seen.is_empty() {
-        actions.required("at least one validation action is required");
+        actions.required("");
     }
 }
 

@@ -7,11 +7,17 @@ use crate::field_error::FieldError;
 use crate::schema::NOT_CHECKED;
 use crate::strategy::Part;
 
-/// Everything that is wrong with an object beyond its metadata.
-pub(super) fn validate(custom: &Custom, part: Part, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+/// Everything that is wrong with an object beyond what was `found` in its metadata.
+pub(super) fn validate(
+    custom: &Custom,
+    part: Part,
+    object: &Value,
+    old: Option<&Value>,
+    found: &[FieldError],
+) -> Vec<FieldError> {
     let mut errors = match (&custom.schema, part, old) {
-        (Some(schema), Part::Status, Some(old)) => schema.validate_status(object, old),
-        (Some(schema), _, old) => schema.validate(object, old),
+        (Some(schema), Part::Status, Some(old)) => schema.validate_status(object, old, found),
+        (Some(schema), _, old) => schema.validate(object, old, found),
         (None, ..) => Vec::new(),
     };
     // That rules were not checked is said last.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::admission_policy::match_conditions;
+use super::admission_policy::{Scope, match_conditions};
 use super::at::At;
 use super::fill::{default as set, default_text, each, part};
 use crate::metadata::names;
@@ -58,8 +58,7 @@ fn webhook(webhook: &At, mutates: bool) {
     }
     webhook.field("namespaceSelector").label_selector();
     webhook.field("objectSelector").label_selector();
-    let known = ["object", "oldObject", "request", "namespaceObject"];
-    match_conditions(&webhook.field("matchConditions"), &known);
+    match_conditions(&webhook.field("matchConditions"), &Scope::new(false));
     client_config(&webhook.field("clientConfig"));
     versions(&webhook.field("admissionReviewVersions"));
     if mutates {

@@ -66,7 +66,7 @@ impl Rule {
     }
 }
 
-/// What is wrong with a rule of `schema`: it must parse, mention only what there is, and be a bool.
+/// What is wrong with a rule of `schema`: it must parse, be right in its types, and be a bool.
 pub(super) fn check(
     rule: &Rule,
     schema: &Structural,
@@ -78,16 +78,14 @@ pub(super) fn check(
     if rule.rule.trim().is_empty() {
         return errors;
     }
-    let scope = types::Scope { schema, root: root || schema.embedded_resource, optional: rule.is_optional() };
+    let variables = types::variables(schema, root || schema.embedded_resource, rule.is_optional());
     let compiled = rule.compiled();
     let problem = match &compiled.rule {
         Err(error) => Some(format!("compilation failed: {error}")),
-        Ok(program) => match types::check(program, &rule.rule, &scope) {
+        Ok(program) => match cel::check(program, &rule.rule, &variables) {
             Err(error) => Some(format!("compilation failed: {error}")),
-            Ok(kind) if !kind.may_be(&types::Kind::Bool) => {
-                Some("cel expression must evaluate to a bool".to_owned())
-            }
-            Ok(_) => None,
+            Ok(cel::Kind::Bool) => None,
+            Ok(_) => Some("cel expression must evaluate to a bool".to_owned()),
         },
     };
     if let Some(problem) = problem {
@@ -97,12 +95,10 @@ pub(super) fn check(
     let at = format!("{path}.messageExpression");
     let problem = compiled.message.as_ref().and_then(|message| match message {
         Err(error) => Some(format!("messageExpression compilation failed: {error}")),
-        Ok(program) => match types::check(program, &rule.message_expression, &scope) {
+        Ok(program) => match cel::check(program, &rule.message_expression, &variables) {
             Err(error) => Some(format!("messageExpression compilation failed: {error}")),
-            Ok(kind) if !kind.may_be(&types::Kind::String) => {
-                Some("messageExpression must evaluate to a string".to_owned())
-            }
-            Ok(_) => None,
+            Ok(cel::Kind::String) => None,
+            Ok(_) => Some("messageExpression must evaluate to a string".to_owned()),
         },
     });
     errors.extend(problem.map(|problem| FieldError::invalid(at, shown(rule), problem)));

@@ -12,29 +12,46 @@ pub(crate) const NOT_CHECKED: &str = "some validation rules were not checked bec
 
 impl Structural {
     /// What is wrong with `object`; on an update, what was wrong with `old` already and did not change is let through.
-    pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    /// `found` is what is wrong with its metadata.
+    pub(crate) fn validate(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        found: &[FieldError],
+    ) -> Vec<FieldError> {
         let correlated = old.map(|old| Correlated { old, new: object, schema: self });
         let mut errors = value::validate(self, object, "", correlated);
         embedded::validate(self, object, "", &mut errors);
         errors.extend(self.validate_lists(object, old));
-        self.finish(errors, object, old)
+        self.finish(errors, object, old, found)
     }
 
     /// The same for a write of the status subresource: of the values, only those of the status are looked at.
-    pub(crate) fn validate_status(&self, object: &Value, old: &Value) -> Vec<FieldError> {
+    pub(crate) fn validate_status(
+        &self,
+        object: &Value,
+        old: &Value,
+        found: &[FieldError],
+    ) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if let (Some(schema), Some(status)) = (self.properties.get("status"), object.get("status")) {
             let correlated = Correlated { old, new: object, schema: self }.key("status");
             errors = value::validate(schema, status, "status", correlated);
         }
         errors.extend(self.validate_lists(object, Some(old)));
-        self.finish(errors, object, Some(old))
+        self.finish(errors, object, Some(old), found)
     }
 
     /// Rules run last, and only on objects of the right shape.
-    fn finish(&self, mut errors: Vec<FieldError>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    fn finish(
+        &self,
+        mut errors: Vec<FieldError>,
+        object: &Value,
+        old: Option<&Value>,
+        found: &[FieldError],
+    ) -> Vec<FieldError> {
         if self.has_rules {
-            match blocking_error(&errors) {
+            match blocking_error(found).or_else(|| blocking_error(&errors)) {
                 Some(blocked) => errors.push(blocked),
                 None => errors.extend(self.validate_object_rules(object, old)),
             }
@@ -82,7 +99,7 @@ mod tests {
         let schema = Structural::parse(&schema).unwrap();
         let wrap = |spec: Value| json!({"apiVersion": "g/v1", "kind": "K", "spec": spec});
         let old = old.map(wrap);
-        schema.validate(&wrap(object), old.as_ref()).iter().map(ToString::to_string).collect()
+        schema.validate(&wrap(object), old.as_ref(), &[]).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -285,7 +302,7 @@ mod tests {
         }}))
         .unwrap();
         let old = json!({"spec": 5, "status": {"m": "x"}});
-        let errors = schema.validate_status(&json!({"spec": 5, "status": {"n": "x", "m": "x"}}), &old);
+        let errors = schema.validate_status(&json!({"spec": 5, "status": {"n": "x", "m": "x"}}), &old, &[]);
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             errors,

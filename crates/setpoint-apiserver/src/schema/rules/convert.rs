@@ -46,7 +46,8 @@ fn object(fields: &Map<String, Value>, schema: &Structural, resource: bool) -> c
         let unknown = Value::Object(if schema.preserve_unknown_fields { fields.clone() } else { Map::new() });
         return cel::of_json(&unknown);
     }
-    let known = fields.iter().filter_map(|(name, value)| {
+    // Null counts as absent, where a field may be null.
+    let known = fields.iter().filter(|(_, value)| !value.is_null()).filter_map(|(name, value)| {
         let converted = match (name.as_str(), schema.properties.get(name)) {
             ("apiVersion" | "kind", _) if resource => cel::of_json(value),
             ("metadata", _) if resource => names(value),
