@@ -337,6 +337,7 @@ const MAX_DEPTH: usize = 1000;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -389,5 +390,65 @@ mod tests {
             r#"k:{"name":"a"}"#: {".": {}, "f:resources": {"f:limits": {}}}
         }}});
         assert_eq!(kept, set(expected));
+    }
+
+    /// Names that look like something else, and every type of value.
+    fn any_element() -> impl Strategy<Value = PathElement> {
+        let name = prop_oneof![
+            prop::sample::select(vec![
+                "",
+                ".",
+                "f:",
+                "f:.",
+                "k:{\"a\":1}",
+                "v:1",
+                "i:0",
+                "a.b",
+                "\"",
+                "\\",
+                "é\u{0}\n",
+                "🦀"
+            ])
+            .prop_map(str::to_owned),
+            any::<String>(),
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            // JSON is read with an error in the last place of the longest ones.
+            any::<i32>().prop_map(|number| Value::from(f64::from(number) / 1000.0)),
+            name.clone().prop_map(Value::from),
+        ];
+        let value = leaf.clone().prop_recursive(2, 8, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..3).prop_map(|map| json!(map)),
+            ]
+        });
+        let keys = prop::collection::btree_map(name.clone(), leaf, 1..4);
+        prop_oneof![
+            name.prop_map(|name| PathElement::field(&name)),
+            keys.prop_map(|keys| {
+                PathElement::key(keys.into_iter().map(|(name, value)| (name.into(), value)).collect())
+            }),
+            value.prop_map(PathElement::Value),
+            any::<i64>().prop_map(PathElement::Index),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_set_is_the_same_after_it_was_written_and_read(
+            paths in prop::collection::vec(prop::collection::vec(any_element(), 1..5), 0..8),
+        ) {
+            let mut set = FieldSet::default();
+            paths.iter().for_each(|path| set.insert(path));
+            let text = set.to_fields_v1().to_string();
+            let read = FieldSet::from_fields_v1(&serde_json::from_str(&text).unwrap()).unwrap();
+            prop_assert_eq!(&read, &set);
+            prop_assert_eq!(read.to_fields_v1().to_string(), text);
+            prop_assert!(paths.iter().all(|path| read.has(path)));
+        }
     }
 }
