@@ -302,7 +302,10 @@ impl Draft {
         if reset.is_some() {
             managed_fields::set(&mut object, reset);
         }
-        let dropped = custom.decode(&mut object);
+        let dropped = custom.decode(&mut object).map_err(|error| match &before {
+            Some(before) => Status::bad_patch(before, error.to_string()),
+            None => refuse(&error),
+        })?;
         let unknown = unknown.iter().map(|field| format!("metadata.{}", field.path)).chain(dropped);
         let unknown = unknown.map(|path| format!("unknown field {path:?}")).collect();
         let found = Found { warnings: self.warnings, strict: self.strict, unknown };

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::column::Column;
 use super::json_path::JsonPath;
+use crate::field_error::FieldError;
 use crate::object;
 use crate::resource::Resource;
 use crate::schema::Structural;
@@ -78,19 +79,24 @@ impl Scale {
 }
 
 impl Custom {
-    /// Brings an object that a client has sent into shape; the paths of the fields that are dropped.
-    pub(crate) fn decode(&self, object: &mut Value) -> Vec<String> {
-        let Some(schema) = &self.schema else { return Vec::new() };
-        let dropped = schema.prune(object);
+    /// Brings an object that a client has sent into shape; the paths of the fields that are dropped. An error is a
+    /// resource in it that can be none.
+    pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, FieldError> {
+        let Some(schema) = &self.schema else { return Ok(Vec::new()) };
+        let mut dropped = schema.prune(object);
         schema.prune_nulls(object);
+        dropped.extend(schema.coerce(object)?);
         schema.default(object);
-        dropped
+        Ok(dropped)
     }
 
     /// Brings an object that was stored under another schema into shape.
     pub(crate) fn read(&self, object: &mut Value) {
         if self.changes_on_read {
-            self.decode(object);
+            let Some(schema) = &self.schema else { return };
+            schema.prune(object);
+            schema.prune_nulls(object);
+            schema.default(object);
         }
     }
 

@@ -6,6 +6,54 @@ use super::Structural;
 use crate::field_error::FieldError;
 use crate::metadata::{self, names, names::NameRule};
 
+/// Gives the metadata of the resources below `value` the shape of everybody's. Appends the paths of the fields that are
+/// dropped; an error is what cannot be read as metadata.
+pub(super) fn coerce(
+    schema: &Structural,
+    value: &mut Value,
+    path: &str,
+    dropped: &mut Vec<String>,
+) -> Result<(), FieldError> {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let at = child(path, name);
+                match name.as_str() {
+                    "apiVersion" | "kind" if schema.embedded_resource && !value.is_string() => {
+                        return Err(FieldError::invalid(at, value.clone(), "must be a string"));
+                    }
+                    "metadata" if schema.embedded_resource => coerce_metadata(value, &at, dropped)?,
+                    _ => {}
+                }
+                if let Some(schema) = schema.properties.get(name) {
+                    coerce(schema, value, &at, dropped)?;
+                } else if let Some(schema) = schema.additional() {
+                    coerce(schema, value, &format!("{path}[{name}]"), dropped)?;
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = &schema.items {
+                for (index, item) in items.iter_mut().enumerate() {
+                    coerce(schema, item, &format!("{path}[{index}]"), dropped)?;
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn coerce_metadata(metadata: &mut Value, path: &str, dropped: &mut Vec<String>) -> Result<(), FieldError> {
+    let kind = setpoint_kinds::table().type_named("meta.v1.ObjectMeta").expect("the table has it");
+    let mut unknown = Vec::new();
+    let before = metadata.clone();
+    let coerced = setpoint_kinds::conform(kind, metadata, &mut unknown);
+    coerced.map_err(|error| FieldError::invalid(path, before, error.to_string()))?;
+    dropped.extend(unknown.iter().map(|field| format!("{path}.{}", field.path)));
+    Ok(())
+}
+
 /// Appends what is wrong with the embedded resources below `value`.
 pub(super) fn validate(schema: &Structural, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     match value {
@@ -94,6 +142,34 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_metadata_of_embedded_resources_have_the_shape_of_everybodys() {
+        let resource = json!({"type": "object", "x-kubernetes-embedded-resource": true,
+            "x-kubernetes-preserve-unknown-fields": true});
+        let schema = json!({"type": "object", "properties": {
+            "one": resource, "many": {"type": "array", "items": resource}, "map": {"type": "object",
+                "additionalProperties": resource}}});
+        let schema = Structural::parse(&schema).unwrap();
+        let embedded =
+            |metadata: Value| json!({"apiVersion": "v1", "kind": "A", "metadata": metadata, "x": {"y": 1}});
+        let good = || embedded(json!({"name": "a", "labels": {"a": "b"}}));
+        let odd = || embedded(json!({"name": "a", "odd": 1, "labels": {"a": "b"}, "annotations": {}}));
+        let mut object = json!({"one": odd(), "many": [good(), odd()], "map": {"k": odd()}});
+        let mut dropped = Vec::new();
+        coerce(&schema, &mut object, "", &mut dropped).unwrap();
+        assert_eq!(object, json!({"one": good(), "many": [good(), good()], "map": {"k": good()}}));
+        dropped.sort();
+        assert_eq!(dropped, ["many[1].metadata.odd", "map[k].metadata.odd", "one.metadata.odd"]);
+
+        for (wrong, path) in [
+            (json!({"one": {"kind": 5}}), "one.kind: Invalid value: 5: must be a string"),
+            (json!({"one": embedded(json!({"labels": {"a": 1}}))}), "one.metadata: Invalid value: {"),
+        ] {
+            let error = coerce(&schema, &mut wrong.clone(), "", &mut Vec::new()).unwrap_err().to_string();
+            assert!(error.starts_with(path), "{error}");
+        }
+    }
 
     #[test]
     fn embedded_resources_need_a_version_a_kind_and_sound_metadata() {

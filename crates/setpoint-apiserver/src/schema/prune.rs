@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{AdditionalProperties, Structural};
+use super::{AdditionalProperties, Structural, embedded};
+use crate::field_error::FieldError;
 
 /// The fields of every resource, which no schema needs to name.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -12,6 +13,14 @@ impl Structural {
     /// strict decoding reports them: `spec.foo`, `spec.list[0].x`.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
         self.prune_value(object, true)
+    }
+
+    /// Gives the metadata of embedded resources their shape. Returns the paths of what was dropped.
+    pub(crate) fn coerce(&self, object: &mut Value) -> Result<Vec<String>, FieldError> {
+        let mut dropped = Vec::new();
+        embedded::coerce(self, object, "", &mut dropped)?;
+        dropped.sort();
+        Ok(dropped)
     }
 
     /// The same for a value anywhere within an object, which may be a resource itself.
