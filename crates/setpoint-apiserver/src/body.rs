@@ -216,7 +216,7 @@ mod tests {
     #[track_caller]
     fn check_json(body: &[u8], expect: &str) {
         let status = decode_json(body, "Pod").unwrap_err();
-        assert_eq!((status.code.as_u16(), status.reason), (400, "BadRequest"));
+        assert_eq!((status.code.as_u16(), &*status.reason), (400, "BadRequest"));
         assert_eq!(
             status.message,
             format!("the object provided is unrecognized (must be of type Pod): {expect}")

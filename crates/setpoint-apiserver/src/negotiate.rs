@@ -321,7 +321,7 @@ mod tests {
             "json",
         ] {
             let status = accept(header).unwrap_err();
-            assert_eq!((status.code.as_u16(), status.reason), (406, "NotAcceptable"), "{header}");
+            assert_eq!((status.code.as_u16(), &*status.reason), (406, "NotAcceptable"), "{header}");
             let expect = "only the following media types are accepted: application/json, application/yaml";
             assert_eq!(status.message, expect);
         }

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(parse("application/merge-patch+json; charset=utf-8"), Ok(PatchType::Merge));
         for other in ["", "application/json", "application/apply-patch+cbor"] {
             let status = parse(other).unwrap_err();
-            assert_eq!((status.code.as_u16(), status.reason), (415, "UnsupportedMediaType"));
+            assert_eq!((status.code.as_u16(), &*status.reason), (415, "UnsupportedMediaType"));
             assert!(
                 status.message.starts_with(
                     "the body of the request was in an unknown format - accepted media types include: \

@@ -1,7 +1,9 @@
 //! Errors → `Status`: the one place where the API server decides what a client is told.
 
+use std::borrow::Cow;
+
 use http::StatusCode;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::field_error::FieldError;
 use crate::storage::{NotStored, ReadError};
@@ -13,8 +15,8 @@ pub(crate) struct Status {
     #[serde(serialize_with = "code_as_number")]
     pub(crate) code: StatusCode,
     /// The machine-readable reason: `NotFound`, `Conflict` …
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub(crate) reason: &'static str,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub(crate) reason: Cow<'static, str>,
     /// What people read.
     pub(crate) message: String,
     /// What it is about.
@@ -26,8 +28,8 @@ pub(crate) struct Status {
 }
 
 /// What a [`Status`] is about.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct Details {
     /// The object's name.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -50,15 +52,16 @@ pub(crate) struct Details {
 }
 
 /// One cause of a failure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cause {
     /// The machine-readable reason: `FieldValueInvalid` …
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub(crate) reason: &'static str,
+    #[serde(skip_serializing_if = "is_empty", default)]
+    pub(crate) reason: Cow<'static, str>,
     /// What people read.
+    #[serde(default)]
     pub(crate) message: String,
     /// The field's path.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty", default)]
     pub(crate) field: String,
 }
 
@@ -87,7 +90,7 @@ pub(crate) type Result<T, E = Status> = std::result::Result<T, E>;
 impl Status {
     /// A failure with no details.
     pub(crate) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Status {
-        Status { code, reason, message: message.into(), details: None, next: None }
+        Status { code, reason: reason.into(), message: message.into(), details: None, next: None }
     }
 
     fn about(mut self, resource: GroupResource<'_>, name: &str) -> Status {
@@ -102,7 +105,7 @@ impl Status {
     #[must_use]
     pub(crate) fn caused_by_terminating_namespace(self, namespace: &str) -> Status {
         self.caused_by(Cause {
-            reason: "NamespaceTerminating",
+            reason: "NamespaceTerminating".into(),
             message: format!("namespace {namespace} is being terminated"),
             field: "metadata.namespace".to_owned(),
         })
@@ -111,7 +114,7 @@ impl Status {
     /// Adds a cause that only has words.
     #[must_use]
     pub(crate) fn because(self, message: String) -> Status {
-        self.caused_by(Cause { reason: "", message, field: String::new() })
+        self.caused_by(Cause { reason: "".into(), message, field: String::new() })
     }
 
     fn caused_by(mut self, cause: Cause) -> Status {
@@ -149,30 +152,21 @@ impl Status {
     }
 
     /// A refusal in somebody else's words.
-    pub(crate) fn denied(code: StatusCode, reason: &str, message: String) -> Status {
-        const REASONS: [&str; 18] = [
-            "AlreadyExists",
-            "BadRequest",
-            "Conflict",
-            "Expired",
-            "Forbidden",
-            "Gone",
-            "InternalError",
-            "Invalid",
-            "MethodNotAllowed",
-            "NotAcceptable",
-            "NotFound",
-            "RequestEntityTooLarge",
-            "ServerTimeout",
-            "ServiceUnavailable",
-            "Timeout",
-            "TooManyRequests",
-            "Unauthorized",
-            "UnsupportedMediaType",
-        ];
-        // Clients know what these mean; anything else would mean nothing to them.
-        let reason = REASONS.into_iter().find(|known| *known == reason).unwrap_or_default();
-        Status::new(code, reason, message)
+    pub(crate) fn denied(
+        code: StatusCode,
+        reason: String,
+        message: String,
+        details: Option<Details>,
+    ) -> Status {
+        let mut status = Status::new(code, "", message);
+        status.reason = reason.into();
+        status.details = details.map(Box::new);
+        status
+    }
+
+    /// 500 without a reason: what kube-apiserver makes of all that it has no better word for.
+    pub(crate) fn unknown(message: String) -> Status {
+        Status::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
     /// 404: `pods "x" not found`.
@@ -225,7 +219,7 @@ impl Status {
     pub(crate) fn apply_conflict(message: String, causes: impl Iterator<Item = (String, String)>) -> Status {
         let status = Status::new(StatusCode::CONFLICT, "Conflict", message);
         causes.fold(status, |status, (message, field)| {
-            status.caused_by(Cause { reason: "FieldManagerConflict", message, field })
+            status.caused_by(Cause { reason: "FieldManagerConflict".into(), message, field })
         })
     }
 
@@ -277,7 +271,7 @@ impl Status {
         let status = Status::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(kind, name);
         errors.iter().fold(status, |status, error| {
             status.caused_by(Cause {
-                reason: error.reason(),
+                reason: error.reason().into(),
                 message: error.message(),
                 field: error.field.clone(),
             })
@@ -320,7 +314,7 @@ impl Status {
             "TooManyRequests",
             "Cannot evict pod as it would violate the pod's disruption budget.",
         );
-        status.caused_by(Cause { reason: "DisruptionBudget", message, field: String::new() })
+        status.caused_by(Cause { reason: "DisruptionBudget".into(), message, field: String::new() })
     }
 
     /// 500: our fault.
@@ -343,7 +337,7 @@ impl Status {
     pub(crate) fn version_too_large(asked: u64, current: u64) -> Status {
         let message = format!("Too large resource version: {asked}, current: {current}");
         Status::timeout(message).retry_after(1).caused_by(Cause {
-            reason: "ResourceVersionTooLarge",
+            reason: "ResourceVersionTooLarge".into(),
             message: "Too large resource version".to_owned(),
             field: String::new(),
         })
@@ -404,6 +398,10 @@ impl From<NotStored> for Status {
 
 fn code_as_number<S: serde::Serializer>(code: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u16(code.as_u16())
+}
+
+fn is_empty(text: &str) -> bool {
+    text.is_empty()
 }
 
 fn is_zero(n: &u32) -> bool {

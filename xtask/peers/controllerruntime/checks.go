@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -95,8 +94,20 @@ func refuses(ctx context.Context, w *world) error {
 
 func refusesField(ctx context.Context, w *world) error {
 	err := w.Create(ctx, w.garden("nothing", ""))
+	var refusal apierrors.APIStatus
+	if !errors.As(err, &refusal) {
+		return fmt.Errorf("no refusal: %v", err)
+	}
+	details := refusal.Status().Details
+	if details == nil || len(details.Causes) != 1 {
+		return fmt.Errorf("no cause: %v", details)
+	}
 	return first(
 		equal("invalid", apierrors.IsInvalid(err), true),
+		equal("name", details.Name, "nothing"),
+		equal("kind", details.Group+"/"+details.Kind, "gardens.example.org/Garden"),
+		equal("field", details.Causes[0].Field, "spec.plant"),
+		equal("cause", details.Causes[0].Type, metav1.CauseTypeFieldValueRequired),
 		equal("message", fmt.Sprint(err), `admission webhook "validate.gardens.example.org" denied the request: `+
 			`Garden.gardens.example.org "nothing" is invalid: spec.plant: Required value: a garden needs a plant`),
 	)
@@ -287,7 +298,8 @@ func failsToConvert(ctx context.Context, w *world) error {
 	}
 	return first(
 		equal("internal error", apierrors.IsInternalError(err), true),
-		equal("its words", strings.HasSuffix(err.Error(), `Kind=Garden failed: rowCount "many" is not a number`), true),
+		equal("message", err.Error(), `Internal error occurred: conversion webhook for gardens.example.org/v1beta1, `+
+			`Kind=Garden failed: rowCount "many" is not a number`),
 	)
 }
 

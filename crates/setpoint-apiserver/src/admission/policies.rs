@@ -229,7 +229,7 @@ fn denial(attributes: &Attributes<'_>, object: Option<&Value>, message: String, 
         _ => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
     };
     status.code = code;
-    status.reason = reason;
+    status.reason = reason.into();
     status
 }
 

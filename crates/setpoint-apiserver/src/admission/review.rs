@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use crate::resource::Resource;
-use crate::status::Status;
+use crate::status::{Details, Status};
 use crate::user::User;
 
 /// The question about a request, in the version of `resource`.
@@ -145,7 +145,8 @@ fn denial(webhook: &str, status: &Value) -> Status {
     };
     let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400);
     let code = code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::BAD_REQUEST);
-    Status::denied(code, text("reason").unwrap_or_default(), message)
+    let details = serde_json::from_value::<Option<Details>>(status["details"].clone()).ok().flatten();
+    Status::denied(code, text("reason").unwrap_or_default().to_owned(), message, details)
 }
 
 #[cfg(test)]
@@ -185,6 +186,13 @@ mod tests {
         check(json!({"reason": "Because"}), 400, &format!("{by}: Because"));
         check(json!({"code": 200}), 400, &format!("{by} without explanation"));
         check(Value::Null, 400, &format!("{by} without explanation"));
+
+        let details = json!({"name": "a", "group": "g", "kind": "Foo", "retryAfterSeconds": 3,
+            "causes": [{"reason": "FieldValueRequired", "message": "Required value", "field": "spec.a"}]});
+        let status = json!({"code": 422, "reason": "Odd", "message": "no", "details": details});
+        let refused = read(json!({"uid": "7", "allowed": false, "status": status}), false);
+        let denial: Value = serde_json::from_slice(&refused.unwrap().denial.unwrap().to_json()).unwrap();
+        assert_eq!((&denial["details"], &denial["reason"]), (&details, &json!("Odd")));
     }
 
     #[test]

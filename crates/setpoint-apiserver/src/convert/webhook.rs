@@ -30,7 +30,9 @@ pub(crate) async fn records(
     let Some(config) = config_of(resource) else { return Ok(records) };
     for batch in records.chunks_mut(BATCH) {
         let objects = batch.iter().map(|record| object::decode(&record.value, record.revision));
-        let converted = convert(core, config, resource, resource.api_version(), objects.collect()).await?;
+        let list = Some((resource.api_version(), format!("{}List", resource.kind())));
+        let converted = convert(core, config, resource.api_version(), objects.collect(), list);
+        let converted = converted.await.map_err(Status::unknown)?;
         for (record, object) in batch.iter_mut().zip(converted) {
             *record = Arc::new(Record::new(record.path.clone(), record.revision, object::encode(&object)));
         }
@@ -40,10 +42,10 @@ pub(crate) async fn records(
 
 /// One record in the version of `resource`.
 pub(crate) async fn record(core: &Core, resource: &Resource, record: Arc<Record>) -> Result<Arc<Record>> {
-    if config_of(resource).is_none() {
-        return Ok(record);
-    }
-    Ok(records(core, resource, vec![record]).await?.remove(0))
+    let Some(config) = config_of(resource) else { return Ok(record) };
+    let stored = object::decode(&record.value, record.revision);
+    let object = one(core, config, resource.api_version(), stored).await.map_err(Status::unknown)?;
+    Ok(Arc::new(Record::new(record.path.clone(), record.revision, object::encode(&object))))
 }
 
 /// What a handler answers, in the version of `resource`.
@@ -58,7 +60,7 @@ pub(crate) async fn payload(core: &Core, resource: &Resource, payload: Payload) 
 pub(crate) async fn to_stored(core: &Core, resource: &Resource, object: Value) -> Result<Value> {
     match config_of(resource) {
         None => Ok(super::to_stored(resource, object)),
-        Some(config) => one(core, config, resource, resource.stored_as(), object).await,
+        Some(config) => one(core, config, resource.stored_as(), object).await.map_err(Status::unknown),
     }
 }
 
@@ -67,17 +69,17 @@ pub(crate) async fn to_served(core: &Core, resource: &Resource, stored: Value) -
     match config_of(resource) {
         None => Ok(super::to_served(resource, stored)),
         Some(config) => {
-            let object = one(core, config, resource, resource.api_version(), stored).await?;
+            let object = one(core, config, resource.api_version(), stored).await.map_err(Status::unknown)?;
             Ok(super::to_served(resource, object))
         }
     }
 }
 
-/// An object of the version of `from` in the version of `to`, another version of the same kind.
+/// An object of the version of `from` in the version of `to`, another version of the same kind, for admission.
 pub(crate) async fn between(core: &Core, from: &Resource, to: &Resource, object: Value) -> Result<Value> {
     match config_of(from).or_else(|| config_of(to)) {
         None => Ok(super::to_served(to, super::to_stored(from, object))),
-        Some(config) => one(core, config, from, to.api_version(), object).await,
+        Some(config) => one(core, config, to.api_version(), object).await.map_err(Status::internal),
     }
 }
 
@@ -91,81 +93,140 @@ fn config_of(resource: &Resource) -> Option<&Value> {
     resource.definition()?.conversion.as_ref()
 }
 
-async fn one(core: &Core, config: &Value, resource: &Resource, wanted: &str, object: Value) -> Result<Value> {
-    Ok(convert(core, config, resource, wanted, vec![object]).await?.remove(0))
+async fn one(core: &Core, config: &Value, wanted: &str, object: Value) -> Result<Value, String> {
+    Ok(convert(core, config, wanted, vec![object], None).await?.remove(0))
 }
 
-/// Sends those objects that are in another version than the wanted one.
+/// Sends those objects that are in another version than the wanted one. Errors name the version and kind of what is
+/// converted: of the object, or of the `list` that the objects are in.
 async fn convert(
     core: &Core,
     config: &Value,
-    resource: &Resource,
     wanted: &str,
     mut objects: Vec<Value>,
-) -> Result<Vec<Value>> {
+    list: Option<(&str, String)>,
+) -> Result<Vec<Value>, String> {
     let others: Vec<usize> = (0..objects.len()).filter(|at| objects[*at]["apiVersion"] != wanted).collect();
-    if others.is_empty() {
-        return Ok(objects);
-    }
+    let Some(first) = others.first() else { return Ok(objects) };
+    let is_list = list.is_some();
+    let (version, kind) = list.unwrap_or_else(|| {
+        let kind = objects[*first]["kind"].as_str().unwrap_or_default();
+        (objects[*first]["apiVersion"].as_str().unwrap_or_default(), kind.to_owned())
+    });
+    let name = format!("conversion webhook for {version}, Kind={kind}");
     let uid = core.env.uuid();
     let sent: Vec<&Value> = others.iter().map(|at| &objects[*at]).collect();
     let review = json!({
         "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
         "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": sent}
     });
-    let fail = |why: String| {
-        Status::internal(format!(
-            "conversion webhook for {}, Kind={} failed: {why}",
-            resource.stored_as(),
-            resource.kind()
-        ))
-    };
-    let answer =
-        webhook::call(core, config, &review, LIMIT).await.map_err(|error| fail(error.to_string()))?;
-    let converted = read(answer, &uid, others.len()).map_err(fail)?;
-    for (at, object) in others.into_iter().zip(converted) {
-        let object = check(&objects[at], object, wanted).map_err(fail)?;
-        objects[at] = object;
+    let failed = |why: &dyn std::fmt::Display| format!("{name} failed: {why}");
+    let answer = webhook::call(core, config, &review, LIMIT).await.map_err(|error| failed(&error))?;
+    let converted = read(answer, &uid).map_err(|why| failed(&why))?;
+    if converted.len() != others.len() {
+        return Err(format!("{name} returned {} objects, expected {}", converted.len(), others.len()));
+    }
+    for (index, (at, object)) in others.into_iter().zip(converted).enumerate() {
+        let object = check(&objects[at], object, wanted);
+        objects[at] = object.map_err(|wrong| wrong.told(&name, is_list.then_some(index)))?;
     }
     Ok(objects)
 }
 
 /// The objects of an answer; an error says why there are none.
-fn read(mut answer: Value, uid: &str, expected: usize) -> Result<Vec<Value>, String> {
-    let response = &mut answer["response"];
-    if response["uid"] != uid {
-        return Err(format!("expected response.uid={uid:?}, got {}", response["uid"]));
+fn read(mut answer: Value, uid: &str) -> Result<Vec<Value>, String> {
+    let (version, kind) = (&answer["apiVersion"], &answer["kind"]);
+    if version != "apiextensions.k8s.io/v1" || kind != "ConversionReview" {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        return Err(format!(
+            "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got {}, Kind={}",
+            text(version),
+            text(kind)
+        ));
     }
-    if response["result"]["status"] != "Success" {
-        let message = response["result"]["message"].as_str().unwrap_or("the webhook did not say why");
-        return Err(message.to_owned());
+    let response = &mut answer["response"];
+    if response.is_null() {
+        return Err("no response provided".to_owned());
+    }
+    let answered = response["uid"].as_str().unwrap_or_default();
+    if answered != uid {
+        return Err(format!("expected response.uid={uid:?}, got {answered:?}"));
+    }
+    let result = &response["result"];
+    let status = result["status"].as_str().unwrap_or_default();
+    if status != "Success" {
+        let message = result["message"].as_str().filter(|message| !message.is_empty());
+        let unsaid = || format!("response.result.status was '{status}', not 'Success'");
+        return Err(message.map_or_else(unsaid, str::to_owned));
     }
     match response["convertedObjects"].take() {
-        Value::Array(objects) if objects.len() == expected => Ok(objects),
-        Value::Array(objects) => {
-            Err(format!("the webhook returned {} objects, expected {expected}", objects.len()))
+        Value::Array(objects) => Ok(objects),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// What is wrong with a converted object.
+#[derive(Debug)]
+enum Wrong {
+    /// It is of another kind or version than it should be.
+    Type(String),
+    /// It is another object.
+    Object(String),
+    Metadata(String),
+}
+
+impl Wrong {
+    fn told(&self, name: &str, index: Option<usize>) -> String {
+        match (self, index) {
+            (Wrong::Type(why) | Wrong::Object(why), Some(index)) => {
+                format!("{name} returned invalid converted object at index {index}: {why}")
+            }
+            (Wrong::Type(why), None) => format!("{name} returned invalid object at index 0: {why}"),
+            (Wrong::Object(why), None) => format!("{name} returned invalid object: {why}"),
+            (Wrong::Metadata(why), Some(index)) => {
+                format!("{name} returned invalid metadata in object at index {index}: {why}")
+            }
+            (Wrong::Metadata(why), None) => format!("{name} returned invalid metadata: {why}"),
         }
-        _ => Err(format!("the webhook returned no objects, expected {expected}")),
     }
 }
 
 /// A converted object is the same object: of its metadata, only labels and annotations may change.
-fn check(original: &Value, mut converted: Value, wanted: &str) -> Result<Value, String> {
-    let name = object::name(original);
-    if converted["apiVersion"] != wanted {
-        return Err(format!("invalid converted object {name:?}: its version is {}", converted["apiVersion"]));
-    }
-    if converted["kind"] != original["kind"] {
-        return Err(format!("invalid converted object {name:?}: its kind is {}", converted["kind"]));
-    }
-    for field in ["name", "namespace", "uid"] {
-        if converted["metadata"].get(field) != original["metadata"].get(field) {
-            return Err(format!("invalid converted object {name:?}: metadata.{field} has changed"));
+fn check(original: &Value, mut converted: Value, wanted: &str) -> Result<Value, Wrong> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    for (field, word, expected) in
+        [("apiVersion", "groupVersion", wanted.to_owned()), ("kind", "kind", text(&original["kind"]))]
+    {
+        let received = text(&converted[field]);
+        if received != expected {
+            let why = format!("invalid {word} (expected {expected}, received {received})");
+            return Err(Wrong::Type(why));
         }
+    }
+    for (field, word) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
+        let (before, after) = (text(&original["metadata"][field]), text(&converted["metadata"][field]));
+        if before != after {
+            return Err(Wrong::Object(format!("must have the same {word}: {before} != {after}")));
+        }
+    }
+    if !converted["metadata"].is_object() {
+        return Err(Wrong::Metadata("missing metadata in converted object".to_owned()));
     }
     let mut metadata = original["metadata"].clone();
     for field in ["labels", "annotations"] {
-        let changed = converted["metadata"].get(field).filter(|value| value.is_object());
+        let changed = converted["metadata"].get(field).filter(|value| !value.is_null());
+        if let Some(entries) = changed {
+            let problem = match entries.as_object() {
+                None => Some(format!("invalid metadata.{field} in converted object")),
+                Some(entries) => entries
+                    .iter()
+                    .find(|(_, value)| !value.is_string())
+                    .map(|(key, _)| format!("metadata.{field}[{key}] must be a string in converted object")),
+            };
+            if let Some(problem) = problem {
+                return Err(Wrong::Metadata(problem));
+            }
+        }
         match (changed, metadata.as_object_mut()) {
             (Some(value), Some(metadata)) => drop(metadata.insert(field.to_owned(), value.clone())),
             (None, Some(metadata)) => drop(metadata.remove(field)),
@@ -196,22 +257,47 @@ mod tests {
     #[test]
     fn another_object_is_not_taken() {
         let original = object("g/v1", json!({}));
-        for (field, value) in [("uid", "2"), ("name", "b"), ("namespace", "x")] {
+        for (field, word, value) in
+            [("uid", "UID", "2"), ("name", "name", "b"), ("namespace", "namespace", "x")]
+        {
             let mut other = object("g/v2", json!({}));
             other["metadata"][field] = value.into();
-            let why = check(&original, other, "g/v2").unwrap_err();
-            assert!(why.contains(&format!("metadata.{field} has changed")), "{why}");
+            let why = check(&original, other, "g/v2").unwrap_err().told("w", None);
+            assert!(
+                why.starts_with(&format!("w returned invalid object: must have the same {word}: ")),
+                "{why}"
+            );
         }
-        assert!(check(&original, object("g/v1", json!({})), "g/v2").unwrap_err().contains("its version is"));
+        let told =
+            |converted: Value, index| check(&original, converted, "g/v2").unwrap_err().told("w", index);
+        assert_eq!(
+            told(object("g/v1", json!({})), None),
+            "w returned invalid object at index 0: invalid groupVersion (expected g/v2, received g/v1)"
+        );
+        assert_eq!(
+            told(object("g/v1", json!({})), Some(3)),
+            "w returned invalid converted object at index 3: invalid groupVersion (expected g/v2, received g/v1)"
+        );
+        assert_eq!(
+            told(object("g/v2", json!({"a": 1})), None),
+            "w returned invalid metadata: metadata.labels[a] must be a string in converted object"
+        );
     }
 
     #[test]
     fn an_answer_says_why_it_has_no_objects() {
-        let answer = |response: Value| read(json!({"response": response}), "7", 1);
+        let answer = |response: Value| {
+            let (version, kind) = ("apiextensions.k8s.io/v1", "ConversionReview");
+            read(json!({"apiVersion": version, "kind": kind, "response": response}), "7")
+        };
+        assert_eq!(answer(Value::Null).unwrap_err(), "no response provided");
         assert_eq!(answer(json!({"uid": "8"})).unwrap_err(), "expected response.uid=\"7\", got \"8\"");
         let failed = json!({"uid": "7", "result": {"status": "Failure", "message": "too old"}});
         assert_eq!(answer(failed).unwrap_err(), "too old");
+        let silent = json!({"uid": "7", "result": {"status": "Failure"}});
+        assert_eq!(answer(silent).unwrap_err(), "response.result.status was 'Failure', not 'Success'");
         let few = json!({"uid": "7", "result": {"status": "Success"}, "convertedObjects": []});
-        assert_eq!(answer(few).unwrap_err(), "the webhook returned 0 objects, expected 1");
+        assert_eq!(answer(few).unwrap(), [Value::Null; 0]);
+        assert!(read(json!({"kind": "Odd"}), "7").unwrap_err().starts_with("expected webhook response of"));
     }
 }

@@ -392,7 +392,7 @@ mod tests {
     #[track_caller]
     fn check_refused(current: Value, operation: Value, expect: &str) {
         let status = apply(&current, json!([operation]).to_string().as_bytes()).unwrap_err();
-        assert_eq!((status.code.as_u16(), status.reason), (422, "Invalid"));
+        assert_eq!((status.code.as_u16(), &*status.reason), (422, "Invalid"));
         assert_eq!(status.message, "the server rejected our request due to an error in our request");
         let operation = operations(json!([operation]), &mut Vec::new()).unwrap().remove(0);
         assert_eq!(Document { value: current, copied: 0 }.apply(operation).unwrap_err(), expect);
@@ -460,7 +460,7 @@ mod tests {
     #[track_caller]
     fn check_malformed(patch: &str, expect: &str) {
         let status = apply(&json!({}), patch.as_bytes()).unwrap_err();
-        assert_eq!((status.code.as_u16(), status.reason), (400, "BadRequest"));
+        assert_eq!((status.code.as_u16(), &*status.reason), (400, "BadRequest"));
         assert_eq!(status.message, format!("error decoding patch: {expect}"));
     }
 
@@ -484,7 +484,7 @@ mod tests {
     fn patches_are_bounded_in_operations_and_in_copies() {
         let many = vec![json!({"op": "test", "path": "/a", "value": null}); 10_001];
         let status = apply(&json!({}), json!(many).to_string().as_bytes()).unwrap_err();
-        assert_eq!((status.code.as_u16(), status.reason), (413, "RequestEntityTooLarge"));
+        assert_eq!((status.code.as_u16(), &*status.reason), (413, "RequestEntityTooLarge"));
         assert_eq!(
             status.message,
             "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"

@@ -88,7 +88,7 @@ mod tests {
     fn check_error(patch: &[u8], expect: &str) {
         let status = apply(&json!({}), patch).unwrap_err();
         assert_eq!(
-            (status.code.as_u16(), status.reason, status.message.as_str()),
+            (status.code.as_u16(), &*status.reason, status.message.as_str()),
             (400, "BadRequest", expect)
         );
     }

@@ -170,7 +170,7 @@ mod tests {
     #[track_caller]
     fn check_error(result: Result<impl std::fmt::Debug>, expect: &str) {
         let status = result.unwrap_err();
-        assert_eq!((status.code.as_u16(), status.reason), (400, "BadRequest"));
+        assert_eq!((status.code.as_u16(), &*status.reason), (400, "BadRequest"));
         assert_eq!(status.message, expect);
     }
 

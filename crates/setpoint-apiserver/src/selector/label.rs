@@ -336,7 +336,7 @@ mod tests {
     #[track_caller]
     fn check_error(selector: &str, expect: &str) {
         let status = LabelSelector::parse(selector).unwrap_err();
-        assert_eq!((status.code.as_u16(), status.reason), (400, "BadRequest"));
+        assert_eq!((status.code.as_u16(), &*status.reason), (400, "BadRequest"));
         assert_eq!(status.message, expect, "{selector}");
     }
 
