@@ -18,6 +18,7 @@ mod health;
 mod kinds;
 pub mod kubeconfig;
 mod label_query;
+mod lane;
 mod limits;
 mod logs;
 mod managed_fields;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::authorize;
+use crate::lane::Lane;
 use crate::status::{Result, Status};
 use crate::user::User;
 
@@ -58,7 +59,14 @@ struct Places {
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    by_user: BTreeMap<Arc<str>, usize>,
+    by_user: BTreeMap<Arc<str>, Share>,
+}
+
+/// What one user has.
+#[derive(Debug, Default)]
+struct Share {
+    places: usize,
+    lane: Lane,
 }
 
 /// Somebody's place; free again when it is dropped.
@@ -66,6 +74,14 @@ struct Taken {
 pub(crate) struct Place {
     taken: Arc<Mutex<Taken>>,
     user: Arc<str>,
+    lane: Option<Lane>,
+}
+
+impl Place {
+    /// The lane of all that its user does at the same time; administrators have none.
+    pub(crate) fn lane(&self) -> Option<&Lane> {
+        self.lane.as_ref()
+    }
 }
 
 impl Places {
@@ -77,17 +93,20 @@ impl Places {
         let mut taken = self.taken.lock();
         let free = self.capacity.saturating_sub(taken.all);
         let own = taken.by_user.get_key_value(user.name.as_str());
-        let has = own.map_or(0, |(_, has)| *has);
+        let has = own.map_or(0, |(_, share)| share.places);
         // Administrators share with nobody, but even they cannot have more than there is.
-        let is_fair = has < free || authorize::is_master(user);
+        let is_master = authorize::is_master(user);
+        let is_fair = has < free || is_master;
         if free == 0 || !is_fair {
             return None;
         }
         let name: Arc<str> = own.map_or_else(|| user.name.as_str().into(), |(name, _)| Arc::clone(name));
         taken.all += 1;
-        taken.by_user.insert(Arc::clone(&name), has + 1);
+        let share = taken.by_user.entry(Arc::clone(&name)).or_default();
+        share.places += 1;
+        let lane = (!is_master).then(|| share.lane.clone());
         drop(taken);
-        Some(Place { taken: Arc::clone(&self.taken), user: name })
+        Some(Place { taken: Arc::clone(&self.taken), user: name, lane })
     }
 }
 
@@ -95,9 +114,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.taken.lock();
         taken.all -= 1;
-        if let Some(has) = taken.by_user.get_mut(&self.user) {
-            *has -= 1;
-            if *has == 0 {
+        if let Some(share) = taken.by_user.get_mut(&self.user) {
+            share.places -= 1;
+            if share.places == 0 {
                 taken.by_user.remove(&self.user);
             }
         }

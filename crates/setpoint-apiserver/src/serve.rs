@@ -26,6 +26,7 @@ use futures::stream::FuturesUnordered;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
+pub(crate) use panic_guard::text_of;
 use rustls::ServerConfig;
 use setpoint_env::{Env, Task};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,6 +34,8 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 pub use tokio_util::sync::CancellationToken;
 use tower::Service;
+
+use crate::lane::Lane;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -134,6 +137,7 @@ pub async fn serve<S: HttpService>(
         env: env.clone(),
         shutdown: shutdown.clone(),
         limits: Arc::new(limits),
+        handshakes: Lane::default(),
     };
     let mut open = FuturesUnordered::new();
     let mut listener = Listener::new(env.clone(), listener);

@@ -1,6 +1,7 @@
 //! The server: a `tower::Service`, and the filters that every request passes.
 
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -406,7 +407,18 @@ async fn handle(core: &Arc<Core>, parts: Parts, body: RequestBody) -> Response<B
     let started = core.metrics.request_started(&parts.method, route.as_ref().ok(), &query);
     let is_watch = matches!(&route, Ok(Route::Resource(path)) if path.is_watch(&query));
     let mut pending = core.audit.as_ref().map(|audit| audit.begin(&parts));
-    let outcome = answer(core, &parts, route, query, body, &mut pending).await;
+    // Safe to go on after a panic: what the request had is dropped, and what requests share does not poison.
+    let outcome =
+        AssertUnwindSafe(answer(core, &parts, route, query, body, &mut pending)).catch_unwind().await;
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            let text = serve::text_of(&*panic).to_owned();
+            let response = panicked(core, &parts, pending, &text).await;
+            started.finish(response.status());
+            return response;
+        }
+    };
     let failure = outcome.as_ref().err().map(|status| status.message.clone());
     let mut response = outcome.unwrap_or_else(|status| respond_status(&status));
     started.finish(response.status());
@@ -414,6 +426,17 @@ async fn handle(core: &Arc<Core>, parts: Parts, body: RequestBody) -> Response<B
         response = audited(core, pending, response, failure.as_deref(), is_watch).await;
     }
     response
+}
+
+/// Tells of a handler that panicked: the client, the log, and the audit log.
+async fn panicked(core: &Core, parts: &Parts, pending: Option<Pending>, text: &str) -> Response<Body> {
+    tracing::error!(method = %parts.method, path = parts.uri.path(), panic = text, "a request handler panicked");
+    let status = Status::internal("the server panicked while it handled this request");
+    if let (Some(audit), Some(mut pending)) = (&core.audit, pending) {
+        pending.answered(status.code.as_u16(), Some(&format!("APIserver panic'd: {text}")));
+        audit.stage(&pending, "Panic").await;
+    }
+    respond_status(&status)
 }
 
 /// Writes down how the request was answered; for a watch, that it has begun, and later that it has ended.
@@ -489,6 +512,12 @@ async fn answer(
                 }
                 Ok(response)
             }
+        }
+    };
+    let work = async {
+        match place.lane() {
+            Some(lane) => lane.run(work).await,
+            None => work.await,
         }
     };
     let response = tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {

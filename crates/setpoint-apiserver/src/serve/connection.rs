@@ -24,6 +24,7 @@ use super::panic_guard;
 use super::streams::Streams;
 use super::{HttpService, Limits};
 use crate::audit::PeerAddress;
+use crate::lane::Lane;
 use crate::pki;
 
 /// The first byte of a TLS handshake.
@@ -48,6 +49,8 @@ pub(super) struct Connection<S> {
     pub(super) env: Env,
     pub(super) shutdown: CancellationToken,
     pub(super) limits: Arc<Limits>,
+    /// What strangers can make us compute before they say who they are.
+    pub(super) handshakes: Lane,
 }
 
 impl<S: HttpService> Connection<S> {
@@ -85,7 +88,7 @@ impl<S: HttpService> Connection<S> {
             stream.shutdown().await?;
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not speak TLS"));
         }
-        self.tls.accept(stream).await
+        self.handshakes.run(self.tls.accept(stream)).await
     }
 
     async fn serve_http(self, stream: TlsStream<TcpStream>, peer: SocketAddr) -> Result<(), String> {

@@ -47,7 +47,8 @@ fn failed<B>() -> Response<GuardedBody<B>> {
     response
 }
 
-fn text_of(panic: &(dyn Any + Send)) -> &str {
+/// What a panic says.
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
     if let Some(text) = panic.downcast_ref::<&str>() {
         text
     } else if let Some(text) = panic.downcast_ref::<String>() {

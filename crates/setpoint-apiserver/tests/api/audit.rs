@@ -1,8 +1,10 @@
 //! What the audit log tells.
 
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use setpoint_apiserver::audit::{AuditLog, Policy};
-use setpoint_apiserver::{ApiServer, User};
+use setpoint_apiserver::{ApiServer, LogLine, LogSource, User};
 use setpoint_env::Env;
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -113,4 +115,41 @@ async fn an_impersonator_is_named_with_whom_they_act_as() {
     let events = world.events().await;
     assert_eq!(events[0]["user"]["username"], "kubernetes-admin");
     assert_eq!(events[0]["impersonatedUser"]["username"], "jane");
+}
+
+/// Knows nothing of any container.
+#[derive(Debug)]
+struct Broken;
+
+impl LogSource for Broken {
+    fn lines(&self, _: &Pod, _: &str, _: bool, _: Timestamp) -> Option<Vec<LogLine>> {
+        panic!("no lines")
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_is_an_error_of_its_own_stage_and_the_server_lives_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = AuditLog::new(folder.path().join("audit.log"));
+    let server = ApiServer::builder().env(Env::seeded(1)).audit(log).unwrap().logs(Broken).build();
+    let world = World { api: Api::with(server), folder };
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    world.api.post("/api/v1/namespaces/default/pods", &pod).await.ok();
+    let status = json!({"status": {"containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": true,
+        "restartCount": 0, "state": {"running": {}}}]}});
+    let path = "/api/v1/namespaces/default/pods/a";
+    world.api.merge(&format!("{path}/status"), &status).await.ok();
+    let answer = world.api.get(&format!("{path}/log")).await;
+    assert_eq!((answer.code, answer.reason()), (500, "InternalError"));
+    world.api.get(path).await.ok();
+
+    let events = world.events().await;
+    let [.., panicked, after] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((&panicked["stage"], &panicked["responseStatus"]["code"]), (&json!("Panic"), &json!(500)));
+    assert_eq!(panicked["responseStatus"]["message"], "APIserver panic'd: no lines");
+    assert_eq!(
+        (&after["stage"], &after["responseStatus"]["code"]),
+        (&json!("ResponseComplete"), &json!(200))
+    );
 }
