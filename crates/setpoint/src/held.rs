@@ -51,6 +51,24 @@ pub struct Held<T> {
     meta: OnceLock<Box<ObjectMeta>>,
 }
 
+/// A cached object in its store: without what a handle has read of it.
+#[derive(Debug)]
+pub(crate) struct Stored<T>(Arc<Inner<T>>);
+
+impl<T: Object> Stored<T> {
+    pub(crate) fn new(held: Held<T>) -> Stored<T> {
+        Stored(held.inner)
+    }
+
+    pub(crate) fn held(&self) -> Held<T> {
+        Held { inner: self.0.clone(), own: OnceLock::new(), meta: OnceLock::new() }
+    }
+
+    pub(crate) fn into_held(self) -> Held<T> {
+        Held { inner: self.0, own: OnceLock::new(), meta: OnceLock::new() }
+    }
+}
+
 struct Inner<T> {
     key: ObjectKey,
     uid: Option<Uid>,
@@ -150,6 +168,10 @@ impl<T: Object> Held<T> {
         }
     }
 
+    pub(crate) fn into_object(self) -> Arc<T> {
+        self.object().clone()
+    }
+
     /// Whether two are one object in one version.
     pub fn is_same_version(&self, other: &Held<T>) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
@@ -230,6 +252,12 @@ impl<T> Clone for Held<T> {
 
 impl<T> fmt::Debug for Held<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Held").field(&self.inner.key).field(&self.inner.version).finish()
+        f.debug_tuple("Held").field(&self.inner).finish()
+    }
+}
+
+impl<T> fmt::Debug for Inner<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:?}", self.key, self.version)
     }
 }

@@ -195,7 +195,6 @@ impl<T: Object> Writer<'_, T> {
     pub fn put(&mut self, object: Held<T>) -> Option<Held<T>> {
         let inner = &mut *self.inner;
         let key = object.key().clone();
-        // The functions of the indices read the object, before the store may have packed it.
         let after: Vec<_> = inner.indices.values().map(|index| index.values(&object)).collect();
         let old = inner.store.insert(object);
         if old.is_none()
@@ -275,7 +274,7 @@ impl<T: Object> Index<T> {
 
 /// Decodes what is not decoded; not under the lock.
 fn objects<T: Object>(held: Vec<Held<T>>) -> Vec<Arc<T>> {
-    held.iter().map(|held| held.object().clone()).collect()
+    held.into_iter().map(Held::into_object).collect()
 }
 
 fn add_to(buckets: &mut Buckets, value: &str, key: &ObjectKey) {

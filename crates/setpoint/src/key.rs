@@ -23,11 +23,18 @@ pub struct ObjectKey(Arc<str>);
 impl ObjectKey {
     /// The key of an object in a namespace.
     pub fn namespaced(namespace: &str, name: &str) -> ObjectKey {
-        let mut text = String::with_capacity(namespace.len() + 1 + name.len());
-        text.push_str(namespace);
-        text.push('/');
-        text.push_str(name);
-        ObjectKey(text.into())
+        // Kubernetes has no longer ones; so most keys are made with one allocation.
+        let mut buffer = [0; 63 + 1 + 253];
+        let (slash, end) = (namespace.len(), namespace.len() + 1 + name.len());
+        if let Some(text) = buffer.get_mut(..end) {
+            text[..slash].copy_from_slice(namespace.as_bytes());
+            text[slash] = b'/';
+            text[slash + 1..].copy_from_slice(name.as_bytes());
+            if let Ok(text) = std::str::from_utf8(text) {
+                return ObjectKey(text.into());
+            }
+        }
+        ObjectKey(format!("{namespace}/{name}").into())
     }
 
     /// The key of an object that is in no namespace.

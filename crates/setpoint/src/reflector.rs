@@ -171,7 +171,8 @@ impl<T: Object> Run<T> {
         };
         self.replace(stage, version).await?;
         stream.set_silence(self.parts.config.silence(watch_timeout));
-        self.deliver(rest).await?;
+        // What is wrong with these is the business of the watch: the list is complete.
+        stream.give_back(rest);
         Ok(stream)
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::held::Stored;
 use crate::{Held, Object, ObjectKey};
 
 /// A hash map whose order depends on its history alone, so that runs can be replayed.
@@ -43,7 +44,7 @@ pub trait Store<T: Object>: Send + Sync {
 /// The store for most: a hash map.
 #[derive(Debug)]
 pub struct MapStore<T> {
-    objects: FixedMap<ObjectKey, Held<T>>,
+    objects: FixedMap<ObjectKey, Stored<T>>,
 }
 
 impl<T> Default for MapStore<T> {
@@ -54,15 +55,15 @@ impl<T> Default for MapStore<T> {
 
 impl<T: Object> Store<T> for MapStore<T> {
     fn get(&self, key: &ObjectKey) -> Option<Held<T>> {
-        self.objects.get(key).cloned()
+        self.objects.get(key).map(Stored::held)
     }
 
     fn insert(&mut self, object: Held<T>) -> Option<Held<T>> {
-        self.objects.insert(object.key().clone(), object)
+        self.objects.insert(object.key().clone(), Stored::new(object)).map(Stored::into_held)
     }
 
     fn remove(&mut self, key: &ObjectKey) -> Option<Held<T>> {
-        self.objects.remove(key)
+        self.objects.remove(key).map(Stored::into_held)
     }
 
     fn len(&self) -> usize {
@@ -70,7 +71,7 @@ impl<T: Object> Store<T> for MapStore<T> {
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&Held<T>)) {
-        self.objects.values().for_each(visit);
+        self.objects.values().for_each(|object| visit(&object.held()));
     }
 
     fn reserve(&mut self, additional: usize) {

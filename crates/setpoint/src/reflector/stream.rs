@@ -34,36 +34,39 @@ pub(super) struct ByteStream {
     silence: Duration,
 }
 
-/// Bytes, and whether they were there without waiting: then more of them are probably coming.
-struct Chunk {
-    bytes: Bytes,
-    was_ready: bool,
-}
-
 impl ByteStream {
     pub(super) fn new(body: Body, received: Counter, silence: Duration) -> ByteStream {
         ByteStream { body, received, silence }
     }
 
     /// The next bytes; `None` at the end. Nothing for longer than allowed is a failure.
-    async fn next(&mut self) -> Result<Option<Chunk>, Failure> {
+    async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        // A timer only if there is something to wait for.
+        match self.next_now() {
+            Some(next) => next,
+            None => {
+                let silence = self.silence;
+                let next = tokio::time::timeout(silence, self.wait_for_next()).await;
+                next.unwrap_or(Err(Failure::Silent(silence)))
+            }
+        }
+    }
+
+    /// The next bytes, if they are there without waiting.
+    fn next_now(&mut self) -> Option<Result<Option<Bytes>, Failure>> {
+        self.wait_for_next().now_or_never()
+    }
+
+    async fn wait_for_next(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
-            let mut frame = self.body.frame();
-            let (frame, was_ready) = match (&mut frame).now_or_never() {
-                Some(frame) => (frame, true),
-                None => {
-                    let silent = |_| Failure::Silent(self.silence);
-                    (tokio::time::timeout(self.silence, frame).await.map_err(silent)?, false)
-                }
-            };
-            match frame {
+            match self.body.frame().await {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(Failure::Connection(super::words(&error))),
                 Some(Ok(frame)) => {
                     // Anything but data is trailers, which say nothing here.
                     if let Ok(bytes) = frame.into_data() {
                         self.received.add(bytes.len() as u64);
-                        return Ok(Some(Chunk { bytes, was_ready }));
+                        return Ok(Some(bytes));
                     }
                 }
             }
@@ -76,7 +79,7 @@ impl ByteStream {
         while words.len() < most
             && let Ok(Some(chunk)) = self.next().await
         {
-            words.extend_from_slice(&chunk.bytes);
+            words.extend_from_slice(&chunk);
         }
         words.truncate(most);
         words
@@ -125,6 +128,8 @@ pub(super) struct EventStream<T> {
     lines: Vec<Bytes>,
     waiting: usize,
     pipeline: Pipeline<Vec<Event<T>>>,
+    /// Events that were handed out too early.
+    returned: Option<Vec<Event<T>>>,
     /// How the stream ended. What came before is handed out first.
     end: Option<Result<(), Failure>>,
 }
@@ -132,7 +137,8 @@ pub(super) struct EventStream<T> {
 impl<T: Object> EventStream<T> {
     pub(super) fn new(bytes: ByteStream, decoder: Decoder<T>, env: Env) -> EventStream<T> {
         let (splitter, pipeline) = (LineSplitter::default(), Pipeline::new(env));
-        EventStream { bytes, decoder, splitter, lines: Vec::new(), waiting: 0, pipeline, end: None }
+        let (lines, returned) = (Vec::new(), None);
+        EventStream { bytes, decoder, splitter, lines, waiting: 0, pipeline, returned, end: None }
     }
 
     /// Changes for how long the stream may be silent.
@@ -140,10 +146,23 @@ impl<T: Object> EventStream<T> {
         self.bytes.silence = silence;
     }
 
+    /// Takes back what was handed out too early: it comes next.
+    pub(super) fn give_back(&mut self, events: Vec<Event<T>>) {
+        self.returned = (!events.is_empty()).then_some(events);
+    }
+
     /// The next events; `None` when the server closed the stream after a whole line.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<Event<T>>>, Failure> {
+        if let Some(events) = self.returned.take() {
+            return Ok(Some(events));
+        }
         loop {
             if self.waiting > 0 && self.pipeline.has_room() {
+                self.gather().await;
+                // A few events are decoded here and now, a burst beside the reader.
+                if self.pipeline.is_empty() && self.waiting < BLOCK / 4 {
+                    return Ok(Some(self.decode_lines()));
+                }
                 self.start_decoding();
             }
             if self.pipeline.is_empty()
@@ -155,46 +174,50 @@ impl<T: Object> EventStream<T> {
             tokio::select! {
                 biased;
                 events = self.pipeline.next() => return events.map(Some),
-                chunk = self.bytes.next(), if may_read => {
-                    if let Some(events) = self.take(chunk) {
-                        return Ok(Some(events));
-                    }
+                chunk = self.bytes.next(), if may_read => self.take(chunk),
+            }
+        }
+    }
+
+    /// Takes what comes without waiting. A connection hands over one event at a time, and the next one when its
+    /// task has run; without this every event would travel through all stages alone.
+    async fn gather(&mut self) {
+        let mut has_yielded = false;
+        while self.waiting < BLOCK && self.end.is_none() {
+            match self.bytes.next_now() {
+                Some(chunk) => {
+                    self.take(chunk);
+                    has_yielded = false;
+                }
+                None if has_yielded => return,
+                None => {
+                    tokio::task::yield_now().await;
+                    has_yielded = true;
                 }
             }
         }
     }
 
-    /// Takes what the body gave. A lone event is decoded here and now, a burst beside the reader.
-    fn take(&mut self, chunk: Result<Option<Chunk>, Failure>) -> Option<Vec<Event<T>>> {
+    /// Takes what the body gave.
+    fn take(&mut self, chunk: Result<Option<Bytes>, Failure>) {
         let chunk = match chunk {
             Ok(Some(chunk)) => chunk,
-            Ok(None) if self.splitter.rest().is_empty() => {
-                self.end = Some(Ok(()));
-                return None;
-            }
-            Ok(None) => {
-                self.end = Some(Err(Failure::CutOff("a line")));
-                return None;
-            }
-            Err(failure) => {
-                self.end = Some(Err(failure));
-                return None;
-            }
+            Ok(None) if self.splitter.rest().is_empty() => return self.end = Some(Ok(())),
+            Ok(None) => return self.end = Some(Err(Failure::CutOff("a line"))),
+            Err(failure) => return self.end = Some(Err(failure)),
         };
-        let Some(lines) = self.splitter.feed(chunk.bytes) else {
-            if self.splitter.rest().len() > LONGEST {
-                let words = excerpt(self.splitter.rest());
-                self.end = Some(Err(Failure::Malformed { expected: "a line of a watch", words }));
-            }
-            return None;
-        };
-        let alone = !chunk.was_ready && self.pipeline.is_empty() && lines.len() < BLOCK / 4;
-        if alone {
-            return Some(decode_lines(&self.decoder, &lines));
+        if let Some(lines) = self.splitter.feed(chunk) {
+            self.waiting += lines.len();
+            self.lines.push(lines);
+        } else if self.splitter.rest().len() > LONGEST {
+            let words = excerpt(self.splitter.rest());
+            self.end = Some(Err(Failure::Malformed { expected: "a line of a watch", words }));
         }
-        self.waiting += lines.len();
-        self.lines.push(lines);
-        None
+    }
+
+    fn decode_lines(&mut self) -> Vec<Event<T>> {
+        self.waiting = 0;
+        self.lines.drain(..).flat_map(|lines| decode_lines(&self.decoder, &lines)).collect()
     }
 
     fn start_decoding(&mut self) {
@@ -237,7 +260,7 @@ impl<T: Object> ItemStream<T> {
                 biased;
                 items = self.pipeline.next() => return items.map(Some),
                 chunk = self.bytes.next(), if may_read => match chunk? {
-                    Some(chunk) => self.take(&chunk.bytes)?,
+                    Some(chunk) => self.take(&chunk)?,
                     None => self.ended = true,
                 }
             }

@@ -1,8 +1,9 @@
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::held::{DecodeFn, Identity, Packer};
-use crate::{Held, ObjectKey};
-use std::sync::Arc;
+use crate::{Held, Indexer, ObjectKey};
 
 fn packer() -> Arc<Packer<ConfigMap>> {
     let decode: DecodeFn<ConfigMap> = Arc::new(|bytes, _| serde_json::from_slice(bytes));
@@ -50,6 +51,19 @@ fn an_object_that_was_read_lately_is_not_decoded_again() {
     let newer =
         Held::packed(Identity::new(one.key().clone(), Some("u1"), Some("2")), text(1).as_bytes(), &packer);
     assert!(!Arc::ptr_eq(one.object(), newer.object()));
+}
+
+#[test]
+fn a_cache_does_not_keep_what_an_index_or_a_reader_has_decoded() {
+    let (packer, indexer) = (packer(), Indexer::<ConfigMap>::default());
+    let name = |map: &ConfigMap| map.metadata.name.iter().cloned().collect();
+    indexer.add_index("before", name).unwrap();
+    indexer.write(|writer| writer.put(pack(&packer, 1)));
+    indexer.add_index("after", name).unwrap();
+    let object = indexer.by_index("before", "settings-1").unwrap().remove(0);
+    indexer.view(|view| view.for_each(|held| assert_eq!(held.meta().name.as_deref(), Some("settings-1"))));
+    packer.recent.lock().clear();
+    assert_eq!(Arc::strong_count(&object), 1);
 }
 
 #[test]
