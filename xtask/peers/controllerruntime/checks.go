@@ -298,8 +298,8 @@ func failsToConvert(ctx context.Context, w *world) error {
 	}
 	return first(
 		equal("internal error", apierrors.IsInternalError(err), true),
-		equal("message", err.Error(), `Internal error occurred: conversion webhook for gardens.example.org/v1beta1, `+
-			`Kind=Garden failed: rowCount "many" is not a number`),
+		equal("message", err.Error(), `Internal error occurred: Internal error occurred: conversion webhook for `+
+			`gardens.example.org/v1beta1, Kind=Garden failed: rowCount "many" is not a number`),
 	)
 }
 

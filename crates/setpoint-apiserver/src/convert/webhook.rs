@@ -79,7 +79,10 @@ pub(crate) async fn to_served(core: &Core, resource: &Resource, stored: Value) -
 pub(crate) async fn between(core: &Core, from: &Resource, to: &Resource, object: Value) -> Result<Value> {
     match config_of(from).or_else(|| config_of(to)) {
         None => Ok(super::to_served(to, super::to_stored(from, object))),
-        Some(config) => one(core, config, to.api_version(), object).await.map_err(Status::internal),
+        // kube-apiserver says twice that it is an internal error: once who converts, once who asks for it.
+        Some(config) => one(core, config, to.api_version(), object)
+            .await
+            .map_err(|why| Status::internal(Status::internal(why))),
     }
 }
 
