@@ -69,6 +69,12 @@ pub(super) async fn create(
         let target = Target::of(core, request);
         managed_fields::update(target, &target.empty(), &mut object, &request.manager(options), &now(core));
     }
+    if resource.group() == "admissionregistration.k8s.io"
+        && resource.plural().starts_with("mutatingadmission")
+    {
+        // Whoever relies on it should know.
+        request.warn("mutating admission policies are stored, but this server does not act on them");
+    }
     let attributes = Attributes::write(request, Operation::Create, None, options);
     object = admission::mutate(core, &attributes, object).await?;
     rbac::check_create(core, request, &object).await?;

@@ -244,3 +244,21 @@ async fn policies_that_cannot_work_are_refused() {
     let both = api.post(BINDINGS, &binding("b", "p", json!({"validationActions": ["Deny", "Warn"]}))).await;
     assert!(both.message().contains("must not contain both Deny and Warn"), "{}", both.body);
 }
+
+#[tokio::test]
+async fn whoever_makes_a_mutating_policy_is_told_that_it_does_nothing() {
+    let api = Api::new();
+    let policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies";
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": "m"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
+                "resources": ["configmaps"]}]},
+            "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}],
+        },
+    });
+    let answer = api.post(policies, &policy).await;
+    let warning = "299 - \"mutating admission policies are stored, but this server does not act on them\"";
+    assert_eq!((answer.code, &answer.headers["warning"]), (201, &http::HeaderValue::from_static(warning)));
+}
