@@ -106,7 +106,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     }
     workloads::run(report, peers, &binary);
     let root = root()?;
-    codegen::run(report, peers, &binary, root, &target(root));
+    codegen::run(report, peers, &binary, root, &target(root), skip_build);
     if !kinds && !startup && !differential && !access {
         return Ok(());
     }

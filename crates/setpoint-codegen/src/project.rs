@@ -320,7 +320,8 @@ impl Facts<'_> {
             ("Widget", self.kind.clone()),
             ("widgets", self.plural.clone()),
             ("widget", self.kind.to_lowercase()),
-            ("example.com", self.group.clone()),
+            // Not example.com: descriptions of Kubernetes have that.
+            ("acme.example", self.group.clone()),
             ("v1alpha1", self.version.clone()),
             // Last, for code only: a kind may have the name of a type that every program knows.
             ("api::Widget", format!("api::{}", rust_names::root_name(&self.kind))),

@@ -55,7 +55,7 @@ fn nothing_of_the_templates_is_left_whatever_the_options() -> anyhow::Result<()>
         for File { path, text } in project.render()? {
             let path = path.display().to_string();
             let lower = format!("{path}\n{text}").to_lowercase();
-            for word in ["widget", "{{", "\n%", "v1alpha1", "example.com"] {
+            for word in ["widget", "{{", "\n%", "v1alpha1", "acme.example"] {
                 assert!(!lower.contains(word), "{path} has {word:?}:\n{text}");
             }
             if path.ends_with(".yaml") && !path.contains("crd/") {
@@ -75,6 +75,9 @@ fn the_first_crd_and_roles_are_made_from_the_options() -> anyhow::Result<()> {
     assert_eq!(crd["spec"]["names"]["kind"], "Policy");
     assert_eq!(crd["spec"]["names"]["singular"], "policy");
     assert!(!text(&files, "src/api.rs").contains("namespaced"));
+    let elsewhere = Project::new("my-app")?.group("acme.org").render()?;
+    let elsewhere = text(&elsewhere, "config/crd/myapps.acme.org.yaml");
+    assert!(elsewhere.contains("foo.example.com/CamelCase"), "what Kubernetes says stays: {elsewhere}");
     let roles = text(&files, "config/rbac/rbac.yaml");
     for words in ["policies/status", "deployments", "events.k8s.io", "my-app-leader-election"] {
         assert!(roles.contains(words), "{words}: {roles}");

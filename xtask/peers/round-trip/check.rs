@@ -41,11 +41,21 @@ where
     Ok(made)
 }
 
+/// The same for types of somebody else's: what goes wrong is told, and the next one goes on.
+#[allow(dead_code)]
+pub fn attempt<K>(file: &str, version: &str)
+where
+    K: CustomResourceExt + JsonSchema + Serialize + DeserializeOwned,
+{
+    if let Err(error) = check::<K>(file, version) {
+        println!("{}", json!({"crd": file, "version": version, "error": format!("{error:#}")}));
+    }
+}
+
 /// Writes one CRD of all versions.
+#[allow(dead_code)]
 pub fn write(versions: Vec<CustomResourceDefinition>, path: &str) -> Result<()> {
-    let mut versions = versions;
-    // Types know their own version alone; which one is stored is the same as before.
-    let merged = crd::merge(std::mem::take(&mut versions))?;
+    let merged = crd::merge(versions)?;
     Ok(std::fs::write(path, serde_json::to_string_pretty(&merged)?)?)
 }
 

@@ -1,6 +1,7 @@
 //! The suite `codegen`: new projects from nothing to a reconciled object, and the CRDs of well-known projects through
 //! types and back.
 
+mod kopium;
 mod project;
 mod round_trip;
 mod sources;
@@ -35,10 +36,18 @@ struct Tools<'a> {
     /// Shared with the workspace, so that dependencies are compiled once.
     target: &'a Path,
     cache: &'a Path,
+    may_build: bool,
 }
 
 /// Runs every check.
-pub(crate) fn run(report: &mut Report, peers: &Peers, setpoint: &Path, root: &Path, target: &Path) {
+pub(crate) fn run(
+    report: &mut Report,
+    peers: &Peers,
+    setpoint: &Path,
+    root: &Path,
+    target: &Path,
+    skip_build: bool,
+) {
     if !report.filter().takes_suite(SUITE) {
         return;
     }
@@ -46,7 +55,7 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, setpoint: &Path, root: &Pa
         Ok(kubectl) => kubectl,
         Err(error) => return report.skip(SUITE, &format!("{error:#}")),
     };
-    let tools = Tools { setpoint, kubectl, root, target, cache: peers.cache() };
+    let tools = Tools { setpoint, kubectl, root, target, cache: peers.cache(), may_build: !skip_build };
     for variant in VARIANTS {
         project::run(report, &tools, variant);
     }

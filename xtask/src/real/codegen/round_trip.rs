@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::sources::SOURCES;
-use super::{SUITE, Tools};
+use super::{SUITE, Tools, kopium};
 use crate::real::report::Report;
 use crate::real::samples::stage::Stage;
 use crate::real::servers::{Reference, Server};
@@ -23,10 +23,10 @@ const MANIFEST: &str = include_str!("../../../peers/round-trip/Cargo.toml.in");
 const FEWEST: usize = 10;
 
 /// A CRD in a file of its own.
-struct Crd {
+pub(super) struct Crd {
     name: String,
-    kind: String,
-    versions: Vec<String>,
+    pub(super) kind: String,
+    pub(super) versions: Vec<String>,
     lines: usize,
 }
 
@@ -58,10 +58,7 @@ fn check(report: &mut Report, tools: &Tools<'_>, reference: Result<&Reference, S
     }
     report.note(SUITE, &format!("{generated} lines of types in {:.1} s", begun.elapsed().as_secs_f64()));
     std::fs::write(folder.path().join("src/main.rs"), program(&crds)?)?;
-    std::fs::write(folder.path().join("src/check.rs"), CHECK)?;
-    let manifest = MANIFEST.replace("@ROOT@", &tools.root.display().to_string());
-    std::fs::write(folder.path().join("Cargo.toml"), manifest)?;
-    std::fs::copy(tools.root.join("Cargo.lock"), folder.path().join("Cargo.lock"))?;
+    write_package(tools, folder.path(), "crd-round-trip")?;
     let begun = Instant::now();
     tools.cargo(folder.path(), &["build", "--offline"])?;
     report.note(SUITE, &format!("compiled in {:.1} s", begun.elapsed().as_secs_f64()));
@@ -82,6 +79,18 @@ fn check(report: &mut Report, tools: &Tools<'_>, reference: Result<&Reference, S
         }
         Err(error) => report.skip("kube-apiserver accepts the CRDs", &error),
     }
+    if let Err(error) = kopium::run(report, tools, folder.path(), &crds) {
+        report.skip("what kopium makes of the same", &format!("{error:#}"));
+    }
+    Ok(())
+}
+
+/// Everything of a package but its modules and `main`.
+pub(super) fn write_package(tools: &Tools<'_>, folder: &Path, name: &str) -> Result<()> {
+    std::fs::write(folder.join("src/check.rs"), CHECK)?;
+    let manifest = MANIFEST.replace("@ROOT@", &tools.root.display().to_string());
+    std::fs::write(folder.join("Cargo.toml"), manifest.replace("crd-round-trip", name))?;
+    std::fs::copy(tools.root.join("Cargo.lock"), folder.join("Cargo.lock"))?;
     Ok(())
 }
 
@@ -100,7 +109,8 @@ fn fetch(report: &mut Report, tools: &Tools<'_>, folder: &Path) -> Result<Vec<Cr
         };
         for file in files {
             let text = std::fs::read_to_string(&file)?;
-            for part in text.split("\n---") {
+            let parts = text.split("\n---");
+            for part in parts.filter(|part| part.contains("kind: CustomResourceDefinition")) {
                 let document: Value =
                     serde_saphyr::from_str(part).with_context(|| file.display().to_string())?;
                 let kind = document["spec"]["names"]["kind"].as_str().unwrap_or_default();
@@ -122,7 +132,7 @@ fn fetch(report: &mut Report, tools: &Tools<'_>, folder: &Path) -> Result<Vec<Cr
     Ok(crds)
 }
 
-fn module(index: usize, version: &str) -> String {
+pub(super) fn module(index: usize, version: &str) -> String {
     format!("crd{index}_{}", version.replace('-', "_"))
 }
 
@@ -145,6 +155,17 @@ fn program(crds: &[Crd]) -> Result<String> {
 
 /// Prints what was lost, and fails if anything was.
 fn tell(report: &Report, said: &str) -> Result<()> {
+    let (values, changes, problems) = read(said)?;
+    report.note(SUITE, &format!("{values} values in the full samples"));
+    for (what, count) in changes {
+        report.note(SUITE, &format!("in the CRDs made again: {what}, {count} times"));
+    }
+    ensure!(problems.is_empty(), "lost on the way:\n{}", problems.join("\n"));
+    Ok(())
+}
+
+/// How many values, which changes of the schemas how often, and what is wrong with which version.
+pub(super) fn read(said: &str) -> Result<(u64, BTreeMap<String, u64>, Vec<String>)> {
     let mut changes: BTreeMap<String, u64> = BTreeMap::new();
     let (mut values, mut problems) = (0, Vec::new());
     for line in said.lines() {
@@ -160,12 +181,7 @@ fn tell(report: &Report, said: &str) -> Result<()> {
             *changes.entry(what.clone()).or_default() += count.as_u64().unwrap_or_default();
         }
     }
-    report.note(SUITE, &format!("{values} values in the full samples"));
-    for (what, count) in changes {
-        report.note(SUITE, &format!("in the CRDs made again: {what}, {count} times"));
-    }
-    ensure!(problems.is_empty(), "lost on the way:\n{}", problems.join("\n"));
-    Ok(())
+    Ok((values, changes, problems))
 }
 
 /// Creates every CRD that was made again, and waits until the server serves it.

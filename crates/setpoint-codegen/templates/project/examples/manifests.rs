@@ -41,8 +41,8 @@ mod tests {
 
     #[test]
     fn the_types_are_those_of_the_crd() -> Result<(), Box<dyn std::error::Error>> {
-        let crd = include_str!("../config/crd/widgets.example.com.yaml");
-        let definitions = setpoint_codegen::Definition::read("widgets.example.com.yaml", crd)?;
+        let crd = include_str!("../config/crd/widgets.acme.example.yaml");
+        let definitions = setpoint_codegen::Definition::read("widgets.acme.example.yaml", crd)?;
         let types = setpoint_codegen::Types::new().version("v1alpha1").render(&definitions)?;
         // However rustfmt lays it out.
         let code = |text: &str| text.replace([' ', '\n', ','], "");

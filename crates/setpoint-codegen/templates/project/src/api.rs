@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What is wanted.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
-    group = "example.com",
+    group = "acme.example",
     version = "v1alpha1",
     kind = "Widget",
     plural = "widgets",

@@ -63,13 +63,13 @@ fn configuration(kind: &str, path: &str, url: &str, ca_bundle: &str) -> Value {
         "kind": kind,
         "metadata": {"name": NAME},
         "webhooks": [{
-            "name": "widgets.example.com",
+            "name": "widgets.acme.example",
             "clientConfig": {
                 "url": format!("{url}{path}"),
                 "caBundle": ByteString(ca_bundle.as_bytes().to_vec()),
             },
             "rules": [{
-                "apiGroups": ["example.com"],
+                "apiGroups": ["acme.example"],
                 "apiVersions": ["v1alpha1"],
                 "resources": ["widgets"],
                 "operations": ["CREATE", "UPDATE"],

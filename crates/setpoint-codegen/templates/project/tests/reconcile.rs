@@ -37,7 +37,7 @@ const SETTLED: Duration = Duration::from_secs(10);
 /// A world that knows the kind, in which the controller runs.
 fn run(scenario: impl AsyncFnOnce(&World)) {
     World::run(1, async |world| {
-        let text = include_str!("../config/crd/widgets.example.com.yaml");
+        let text = include_str!("../config/crd/widgets.acme.example.yaml");
         let crd: CustomResourceDefinition = serde_saphyr::from_str(text).unwrap();
         let crds: Api<CustomResourceDefinition> = Api::all(world.direct());
         crds.create(&PostParams::default(), &crd).await.unwrap();

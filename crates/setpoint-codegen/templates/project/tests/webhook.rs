@@ -19,7 +19,7 @@ async fn objects_are_filled_in_and_checked() {
     let _serving = Env::system().spawn(server(certificates).serve(listener, CancellationToken::new()));
 
     let client = ApiServer::builder().build().client();
-    let text = include_str!("../config/crd/widgets.example.com.yaml");
+    let text = include_str!("../config/crd/widgets.acme.example.yaml");
     let crd: CustomResourceDefinition = serde_saphyr::from_str(text).unwrap();
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     crds.create(&PostParams::default(), &crd).await.unwrap();
