@@ -108,7 +108,12 @@ fn expose(kubectl: &Kubectl) -> Result<String> {
     wait_for_words(kubectl, &format!("{slices} jsonpath='{{.items[*].endpoints[*].addresses[0]}}'"), 3)?;
     let ready =
         "{range .items[*].endpoints[*]}{.conditions.ready}:{.conditions.serving}:{.targetRef.kind} {end}";
-    kubectl.ok(&format!("{slices} jsonpath='{ready}{{.items[*].ports[*].port}}'"))
+    let slices = kubectl.ok(&format!("{slices} jsonpath='{ready}{{.items[*].ports[*].port}}'"))?;
+    let endpoints = "get endpoints web -o";
+    wait_for_words(kubectl, &format!("{endpoints} jsonpath='{{.subsets[*].addresses[*].ip}}'"), 3)?;
+    let subsets = "{range .subsets[*]}{range .addresses[*]}{.targetRef.kind} {end}{.ports}{end}";
+    let endpoints = kubectl.ok(&format!("{endpoints} jsonpath='{{.metadata.labels}} {subsets}'"))?;
+    Ok(format!("{slices} {endpoints}"))
 }
 
 fn recreate(kubectl: &Kubectl) -> Result<String> {
