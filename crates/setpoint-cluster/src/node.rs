@@ -164,16 +164,17 @@ impl Machine {
 
     /// The address of a pod: the one that it has, or the first that is free. `others` are those of the pods of this
     /// node that the cache shows; a process that took over the node may not have come to all of them.
-    fn pod_ip(&self, uid: &str, current: Option<&str>, others: &[String]) -> String {
+    fn pod_ip(&self, uid: &str, current: Option<&str>, others: impl IntoIterator<Item = String>) -> String {
         let (high, low) = self.network();
         let prefix = format!("10.{high}.{low}.");
+        let last_byte = |ip: &str| ip.strip_prefix(&prefix)?.parse::<u8>().ok();
         let mut addresses = self.addresses.lock();
-        let known = current.and_then(|ip| ip.strip_prefix(&prefix)?.parse().ok());
-        let last = addresses.get(uid).copied().or(known).unwrap_or_else(|| {
-            let is_shown = |last: &u8| others.contains(&format!("{prefix}{last}"));
-            let free =
-                (2..=254).find(|last| !addresses.values().any(|taken| taken == last) && !is_shown(last));
-            free.unwrap_or(254)
+        let known = addresses.get(uid).copied().or_else(|| last_byte(current?));
+        let last = known.unwrap_or_else(|| {
+            let mut is_taken = [false; 256];
+            let shown = others.into_iter().filter_map(|ip| last_byte(&ip));
+            shown.chain(addresses.values().copied()).for_each(|last| is_taken[usize::from(last)] = true);
+            (2..=254).find(|last| !is_taken[usize::from(*last)]).unwrap_or(254)
         });
         addresses.insert(uid.to_owned(), last);
         format!("{prefix}{last}")

@@ -114,7 +114,7 @@ impl Kubelet {
             !matches!(life.stage, Stage::Creating) && (life.started.is_some() || current.is_some());
         let pod_ip = match (is_host, has_network || matches!(life.stage, Stage::Init(_))) {
             (true, _) => Some(machine.host_ip()),
-            (false, true) => Some(machine.pod_ip(&life.uid, current, &addresses(pods, machine, current))),
+            (false, true) => Some(machine.pod_ip(&life.uid, current, addresses(pods, machine, current))),
             (false, false) => None,
         };
         let place = status::Place { host_ip: machine.host_ip(), pod_ip, now: now.wall };
