@@ -340,6 +340,12 @@ mod tests {
         }
 
         #[test]
+        fn numbers_are_kept_to_the_last_digit(number in prop::num::f64::NORMAL) {
+            let body = serde_json::to_vec(&json!({ "number": number })).unwrap();
+            prop_assert_eq!(parse_json(&body).unwrap().value["number"].as_f64(), Some(number));
+        }
+
+        #[test]
         fn almost_json_is_either_decoded_or_explained(text in "[\\[\\]{}\",:a0-9.eE+tfn\\\\ -]{0,16}") {
             let plain = serde_json::from_str::<Value>(&text);
             prop_assert_eq!(parse_json(text.as_bytes()).is_ok(), plain.is_ok());

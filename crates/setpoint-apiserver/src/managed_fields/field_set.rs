@@ -416,8 +416,7 @@ mod tests {
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
-            // JSON is read with an error in the last place of the longest ones.
-            any::<i32>().prop_map(|number| Value::from(f64::from(number) / 1000.0)),
+            prop::num::f64::NORMAL.prop_map(Value::from),
             name.clone().prop_map(Value::from),
         ];
         let value = leaf.clone().prop_recursive(2, 8, 3, |inner| {
