@@ -64,7 +64,10 @@ async fn informer(pods: usize, events: usize, compact: bool) -> Result<SharedInf
     let service = tower::service_fn(move |request: Request<Body>| async move {
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let chunks: BoxStream<'static, Bytes> = match is_watch {
-            true => stream::iter((0..events).map(move |n| event(n, pods))).chain(stream::pending()).boxed(),
+            true => {
+                let pods: Vec<_> = (0..PODS).map(PodText::new).collect();
+                stream::iter((0..events).map(move |n| event(n, &pods))).chain(stream::pending()).boxed()
+            }
             false => stream::iter(list(pods)).boxed(),
         };
         let body = StreamBody::new(chunks.map(|chunk| Ok::<_, Infallible>(http_body::Frame::data(chunk))));
@@ -93,17 +96,27 @@ fn list(pods: usize) -> impl Iterator<Item = Bytes> {
         r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{}"}},"items":["#,
         last_version(0)
     );
+    let texts: Vec<String> = texts().collect();
     let item = move |n: usize| {
-        let mut text = if n > 0 { b",".to_vec() } else { Vec::new() };
-        PodText::new(n).write(n as u64 + 1, &mut text);
-        Bytes::from(text)
+        // Each in a namespace of its own: making a Pod takes longer than what is counted.
+        let text = texts[n % PODS].replacen("\"namespace\":\"", &format!("\"namespace\":\"n{n}-"), 1);
+        Bytes::from(if n > 0 { format!(",{text}") } else { text })
     };
     std::iter::once(Bytes::from(head)).chain((0..pods).map(item)).chain([Bytes::from_static(b"]}")])
 }
 
-fn event(n: usize, pods: usize) -> Bytes {
+/// The texts of a few Pods.
+fn texts() -> impl Iterator<Item = String> {
+    (0..PODS).map(|n| {
+        let mut text = Vec::new();
+        PodText::new(n).write(n as u64 + 1, &mut text);
+        String::from_utf8(text).expect("JSON is text")
+    })
+}
+
+fn event(n: usize, pods: &[PodText]) -> Bytes {
     let mut line = br#"{"type":"MODIFIED","object":"#.to_vec();
-    PodText::new(n % pods).write(last_version(n as u64 + 1), &mut line);
+    pods[n % pods.len()].write(last_version(n as u64 + 1), &mut line);
     line.extend_from_slice(b"}\n");
     line.into()
 }
