@@ -139,7 +139,7 @@ impl Collector {
     async fn classify(&self, node: &Node, live: &ObjectMeta) -> Result<Option<Owners>, CollectError> {
         let mut owners = Owners::default();
         for owner in live.owner_references.iter().flatten() {
-            if self.graph.lock().is_absent(&owner.uid) {
+            if self.graph.lock().is_absent(&owner.uid, node.namespace.as_deref()) {
                 owners.dangling.push(owner.clone());
                 continue;
             }

@@ -17,9 +17,9 @@ pub(super) struct Graph {
     objects: BTreeMap<Uid, Node>,
     /// By owner, whether it is known or not.
     dependents: BTreeMap<Uid, BTreeSet<Uid>>,
-    /// Owners that were seen to go and that still have dependents. Their kind may go too, and then no server can
-    /// say any more that they are gone.
-    absent: BTreeSet<Uid>,
+    /// Owners that were seen to go and that still have dependents, with their namespaces. Their kind may go too, and
+    /// then no server can say any more that they are gone.
+    absent: BTreeMap<Uid, Option<String>>,
 }
 
 /// An object, as far as ownership goes.
@@ -140,7 +140,7 @@ impl Graph {
         }
         let dependents = self.dependents(uid);
         if !dependents.is_empty() {
-            self.absent.insert(uid.into());
+            self.absent.insert(uid.into(), node.namespace);
         }
         work.extend(dependents.into_iter().map(Work::Delete));
         work
@@ -162,9 +162,10 @@ impl Graph {
         gone.iter().flat_map(|uid| self.forget(uid)).collect()
     }
 
-    /// Whether an owner was seen to go.
-    pub(super) fn is_absent(&self, uid: &str) -> bool {
-        self.absent.contains(uid)
+    /// Whether the owner of an object in `namespace` was seen to go. One in another namespace never was its owner.
+    pub(super) fn is_absent(&self, owner: &str, namespace: Option<&str>) -> bool {
+        let absent = self.absent.get(owner).map(Option::as_deref);
+        absent.is_some_and(|home| home.is_none() || home == namespace)
     }
 
     pub(super) fn get(&self, uid: &str) -> Option<&Node> {

@@ -147,10 +147,14 @@ async fn an_object_of_the_whole_cluster_is_not_collected_for_an_owner_in_a_names
     let owner = create(&maps, &map("owner", &[])).await;
     let namespaces: Api<Namespace> = Api::all(cluster.client());
     let references = json!([owned_by(&owner, false)]);
-    create(&namespaces, &object(json!({"metadata": {"name": "kept", "ownerReferences": references}}))).await;
+    create(&namespaces, &object(json!({"metadata": {"name": "seen", "ownerReferences": references}}))).await;
+    tokio::time::sleep(SETTLED).await;
+    create(&namespaces, &object(json!({"metadata": {"name": "new", "ownerReferences": references}}))).await;
     maps.delete("owner", &DeleteParams::default()).await.unwrap();
     tokio::time::sleep(SETTLED).await;
-    assert!(namespaces.get("kept").await.unwrap().metadata.deletion_timestamp.is_none());
+    for name in ["seen", "new"] {
+        assert!(namespaces.get(name).await.unwrap().metadata.deletion_timestamp.is_none(), "{name}");
+    }
     cluster.stop().await.unwrap();
 }
 
