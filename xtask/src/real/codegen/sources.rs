@@ -53,7 +53,8 @@ pub(super) const SOURCES: &[Source] = &[
     ),
     source(
         "sigs.k8s.io/gateway-api",
-        "v1.7.0",
+        // Later ones want a newer Go than this one to be fetched.
+        "v1.4.1",
         &[
             "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",
             "config/crd/standard/gateway.networking.k8s.io_gateways.yaml",
