@@ -20,11 +20,12 @@ where
     let text = std::fs::read_to_string(file)?;
     let definition = Definition::read(file, &text)?.pop().context("no CRD")?;
     let original = definition.versions.iter().find(|one| one.name == version).context("no version")?;
+    let schema = Value::Object(original.schema().clone());
     let (mut lost, mut values, mut error) = (Vec::new(), 0, None);
     for extent in [Extent::Required, Extent::Full] {
         let object = sample(&definition, original, extent);
         match serde_json::from_value::<K>(object.clone()) {
-            Ok(typed) => compare(&object, &serde_json::to_value(&typed)?, "", &mut lost),
+            Ok(typed) => compare(&object, &serde_json::to_value(&typed)?, &schema, "", &mut lost),
             Err(problem) => error = Some(problem.to_string()),
         }
         values = count(&object);
@@ -32,7 +33,7 @@ where
     let made = crd::of::<K>()?;
     let again = made.spec.versions.first().and_then(|one| one.schema.as_ref()?.open_api_v3_schema.as_ref());
     let mut changes = BTreeMap::new();
-    difference(&Value::Object(original.schema().clone()), &serde_json::to_value(again)?, &mut changes);
+    difference(&schema, &serde_json::to_value(again)?, &mut changes);
     let line = json!({
         "crd": definition.name(), "version": version, "values": values, "lost": lost, "error": error,
         "changes": changes,
@@ -67,26 +68,40 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// What is in `before` and not in `after`, by path. A whole number and the same with `.0` are one.
-fn compare(before: &Value, after: &Value, path: &str, lost: &mut Vec<String>) {
+/// What is in `before` and not in `after`, by path, and what is new there but no default of the schema. A whole number
+/// and the same with `.0` are one.
+fn compare(before: &Value, after: &Value, schema: &Value, path: &str, lost: &mut Vec<String>) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
             for (name, value) in before {
                 let path = format!("{path}.{name}");
                 match after.get(name) {
-                    Some(found) => compare(value, found, &path, lost),
+                    Some(found) => compare(value, found, field(schema, name), &path, lost),
                     None => lost.push(path),
                 }
             }
-            // What is there now and was not is a default, which a server fills in as well.
+            for (name, value) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
+                let (path, schema) = (format!("{path}.{name}"), field(schema, name));
+                match schema.get("default") {
+                    // A server would have filled it in as well.
+                    Some(default) => compare(default, value, schema, &path, lost),
+                    None => lost.push(format!("{path} was added")),
+                }
+            }
         }
         (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
-            before.iter().zip(after).for_each(|(before, after)| compare(before, after, path, lost));
+            let items = before.iter().zip(after);
+            items.for_each(|(before, after)| compare(before, after, &schema["items"], path, lost));
         }
         (Value::Number(before), Value::Number(after)) if before.as_f64() == after.as_f64() => {}
         (before, after) if before == after => {}
         (before, after) => lost.push(format!("{path}: {before} became {after}")),
     }
+}
+
+/// The schema of a field.
+fn field<'a>(schema: &'a Value, name: &str) -> &'a Value {
+    schema["properties"].get(name).unwrap_or(&schema["additionalProperties"])
 }
 
 /// Counts the keywords of a schema that are not what they were.
