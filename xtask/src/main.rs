@@ -42,3 +42,15 @@ fn main() -> ExitCode {
         ExitCode::FAILURE
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Task;
+
+    #[test]
+    fn the_options_of_all_tasks_go_together() {
+        Task::command().debug_assert();
+    }
+}

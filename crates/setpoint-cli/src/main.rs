@@ -17,10 +17,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use setpoint_env::Env;
 
-/// A server makes many small objects on one thread and frees them on another, which glibc's allocator is slow at.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Kubernetes controllers in Rust, and a Kubernetes API to run them against
 #[derive(Parser)]
 #[command(name = "setpoint", version, max_term_width = 100)]

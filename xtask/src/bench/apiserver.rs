@@ -22,6 +22,7 @@ const P50: Metric = Metric { name: "p50", unit: "ms", better: Better::Less };
 const P99: Metric = Metric { name: "p99", unit: "ms", better: Better::Less };
 
 #[derive(clap::Args)]
+#[group(id = "apiserver")]
 pub(super) struct Options {
     /// apiserver: how many connections, each with one request at a time.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64])]

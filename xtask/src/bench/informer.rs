@@ -45,6 +45,7 @@ const LOOKUPS: [(Metric, &str); 5] = [
 ];
 
 #[derive(clap::Args)]
+#[group(id = "informer")]
 pub(super) struct Options {
     /// informer: how many Pods the server has.
     #[arg(long, value_delimiter = ',', default_values_t = [100_000])]
