@@ -141,22 +141,6 @@ fn odd_names_and_clashes_and_nothing_at_all_become_code() -> anyhow::Result<()> 
     Ok(())
 }
 
-#[test]
-fn twenty_thousand_lines_take_no_time() -> anyhow::Result<()> {
-    let mut schema = String::from("{type: object, properties: {\n");
-    for index in 0..10_000 {
-        schema.push_str(&format!(
-            "f{index}: {{type: object, properties: {{a{index}: {{\n type: string}}}}}},\n"
-        ));
-    }
-    schema.push_str("}}");
-    let folder = folder(&[("big.yaml", &crd(&schema))])?;
-    works(setpoint(folder.path(), &["gen", "types", "--crd", "big.yaml", "--out", "big.rs"]))?;
-    let code = std::fs::read_to_string(folder.path().join("big.rs"))?;
-    assert_eq!(code.matches("pub struct ").count(), 10_001);
-    Ok(())
-}
-
 /// Ends the server with the test.
 struct Server(Child);
 
