@@ -1,6 +1,7 @@
 //! Which events are one event. No I/O.
 
 use std::collections::BTreeSet;
+use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -54,12 +55,7 @@ struct Group {
 
 impl Correlator {
     pub(super) fn new() -> Correlator {
-        Correlator {
-            groups: LruCache::new(REMEMBERED),
-            series: LruCache::new(REMEMBERED),
-            allowances: LruCache::new(REMEMBERED),
-            last_name: 0,
-        }
+        Correlator { groups: remembering(), series: remembering(), allowances: remembering(), last_name: 0 }
     }
 
     /// What becomes of an event: the Event that it belongs to as it is then, or nothing if the object has had
@@ -125,6 +121,13 @@ impl Correlator {
         // Some kinds, like roles, have names that an Event cannot have.
         format!("{}.{:x}", if is_good { object } else { "event" }, self.last_name)
     }
+}
+
+/// An empty cache of `REMEMBERED` entries that grows as it fills: `LruCache::new` takes all its memory at once.
+fn remembering<K: Hash + Eq, V>() -> LruCache<K, V> {
+    let mut cache = LruCache::unbounded();
+    cache.resize(REMEMBERED);
+    cache
 }
 
 /// Names an object.

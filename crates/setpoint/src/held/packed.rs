@@ -61,12 +61,10 @@ pub(super) struct Packed<T> {
 
 impl<T> Packer<T> {
     pub(crate) fn new(decode: DecodeFn<T>) -> Packer<T> {
-        Packer {
-            decode,
-            samples: Mutex::default(),
-            dictionary: OnceLock::new(),
-            recent: Mutex::new(LruCache::new(DECODED)),
-        }
+        // Grows as it fills: `LruCache::new` would take all its memory at once, for informers that never pack too.
+        let mut recent = LruCache::unbounded();
+        recent.resize(DECODED);
+        Packer { decode, samples: Mutex::default(), dictionary: OnceLock::new(), recent: Mutex::new(recent) }
     }
 
     pub(super) fn pack(self: &Arc<Self>, bytes: &[u8]) -> Packed<T> {
