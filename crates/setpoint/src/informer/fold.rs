@@ -51,6 +51,8 @@ pub(super) struct FoldBuffer<T> {
     told: FixedSet<ObjectKey>,
     queue: VecDeque<(u64, ObjectKey)>,
     waiting: FixedMap<ObjectKey, (u64, Waiting<T>)>,
+    /// How many of these are two notices.
+    recreated: usize,
     next_number: u64,
     sync: Sync,
 }
@@ -82,6 +84,7 @@ impl<T: Object> FoldBuffer<T> {
             told: FixedSet::default(),
             queue: VecDeque::new(),
             waiting: FixedMap::default(),
+            recreated: 0,
             next_number: 0,
             sync: if cache_has_synced { Sync::At(0) } else { Sync::Ahead },
         }
@@ -89,8 +92,18 @@ impl<T: Object> FoldBuffer<T> {
 
     /// How many notices wait, what is left of snapshots not counted.
     pub(super) fn len(&self) -> usize {
-        let second = |(_, waiting): &&(u64, Waiting<T>)| matches!(waiting, Waiting::Recreate { .. });
-        self.waiting.len() + self.waiting.values().filter(second).count()
+        self.waiting.len() + self.recreated
+    }
+
+    fn put(&mut self, key: ObjectKey, number: u64, waiting: Waiting<T>) {
+        self.recreated += usize::from(waiting.is_two());
+        self.waiting.insert(key, (number, waiting));
+    }
+
+    fn take(&mut self, key: &ObjectKey) -> Option<(u64, Waiting<T>)> {
+        let (number, waiting) = self.waiting.remove(key)?;
+        self.recreated -= usize::from(waiting.is_two());
+        Some((number, waiting))
     }
 
     /// How many notices wait, snapshots included; cheap and a little high.
@@ -117,16 +130,16 @@ impl<T: Object> FoldBuffer<T> {
     /// Adds a change, folded into what waits for its key.
     pub(super) fn push(&mut self, change: &Change<T>) {
         let key = change.key();
-        let Some((number, before)) = self.waiting.remove(key) else {
+        let Some((number, before)) = self.take(key) else {
             let number = self.next_number;
             self.next_number += 1;
             self.queue.push_back((number, key.clone()));
-            self.waiting.insert(key.clone(), (number, Waiting::of(change)));
+            self.put(key.clone(), number, Waiting::of(change));
             self.forget_stale();
             return;
         };
         if let Some(after) = before.fold(change) {
-            self.waiting.insert(key.clone(), (number, after));
+            self.put(key.clone(), number, after);
         }
     }
 
@@ -159,8 +172,8 @@ impl<T: Object> FoldBuffer<T> {
 
     /// An object of the first snapshot, with what happened to it since.
     fn pop_initial(&mut self) -> Option<Notice<T>> {
-        for object in self.initial.by_ref() {
-            let waiting = self.waiting.remove(object.key());
+        while let Some(object) = self.initial.next() {
+            let waiting = self.take(object.key());
             let object = match waiting.map(|(_, waiting)| waiting) {
                 None => object,
                 Some(Waiting::Delete { .. }) => continue,
@@ -189,7 +202,7 @@ impl<T: Object> FoldBuffer<T> {
 
     fn pop_waiting(&mut self) -> Option<Notice<T>> {
         let (number, key) = self.queue.pop_front()?;
-        let (_, waiting) = self.waiting.remove(&key)?;
+        let (_, waiting) = self.take(&key)?;
         if !self.resync.as_slice().is_empty() {
             self.told.insert(key.clone());
         }
@@ -201,7 +214,7 @@ impl<T: Object> FoldBuffer<T> {
             Waiting::Recreate { deleted, object, .. } => {
                 // The second notice keeps the place of the first.
                 self.queue.push_front((number, key.clone()));
-                self.waiting.insert(key, (number, Waiting::Add { object, is_initial: false }));
+                self.put(key, number, Waiting::Add { object, is_initial: false });
                 Notice::Delete(deleted)
             }
         })
@@ -216,6 +229,10 @@ impl<T: Object> FoldBuffer<T> {
 }
 
 impl<T: Object> Waiting<T> {
+    fn is_two(&self) -> bool {
+        matches!(self, Waiting::Recreate { .. })
+    }
+
     /// What a change is to a handler that nothing waits for.
     fn of(change: &Change<T>) -> Waiting<T> {
         match change.clone() {
