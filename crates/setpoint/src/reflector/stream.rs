@@ -24,6 +24,9 @@ const IN_FLIGHT: usize = 4;
 /// How many bytes are decoded in one piece of work, if that many have come.
 const BLOCK: usize = 128 << 10;
 
+/// Events that follow each other faster than this are a burst.
+const BURST: Duration = Duration::from_micros(50);
+
 /// The longest line or list item that is taken. Kubernetes refuses objects above 3 MiB.
 const LONGEST: usize = 64 << 20;
 
@@ -127,6 +130,8 @@ pub(super) struct EventStream<T> {
     /// Whole lines that wait for a free place in the pipeline.
     lines: Vec<Bytes>,
     waiting: usize,
+    /// Whether the last bytes came soon after they were waited for.
+    is_burst: bool,
     pipeline: Pipeline<Vec<Event<T>>>,
     /// Events that were handed out too early.
     returned: Option<Vec<Event<T>>>,
@@ -137,8 +142,17 @@ pub(super) struct EventStream<T> {
 impl<T: Object> EventStream<T> {
     pub(super) fn new(bytes: ByteStream, decoder: Decoder<T>, env: Env) -> EventStream<T> {
         let (splitter, pipeline) = (LineSplitter::default(), Pipeline::new(env));
-        let (lines, returned) = (Vec::new(), None);
-        EventStream { bytes, decoder, splitter, lines, waiting: 0, pipeline, returned, end: None }
+        EventStream {
+            bytes,
+            decoder,
+            splitter,
+            lines: Vec::new(),
+            waiting: 0,
+            is_burst: false,
+            pipeline,
+            returned: None,
+            end: None,
+        }
     }
 
     /// Changes for how long the stream may be silent.
@@ -171,23 +185,28 @@ impl<T: Object> EventStream<T> {
                 return end.map(|()| None);
             }
             let may_read = self.end.is_none() && self.waiting < BLOCK;
+            let asked = self.pipeline.env.instant();
             tokio::select! {
                 biased;
                 events = self.pipeline.next() => return events.map(Some),
-                chunk = self.bytes.next(), if may_read => self.take(chunk),
+                chunk = self.bytes.next(), if may_read => {
+                    self.is_burst = asked.elapsed() < BURST;
+                    self.take(chunk);
+                }
             }
         }
     }
 
     /// Takes what comes without waiting. A connection hands over one event at a time, and the next one when its
-    /// task has run; without this every event would travel through all stages alone.
+    /// task has run; without this every event of a burst would travel through all stages alone. One that comes
+    /// by itself is handed on at once: to let others run first might take longer than all the rest of its way.
     async fn gather(&mut self) {
-        let mut has_yielded = false;
+        let mut has_yielded = !self.is_burst;
         while self.waiting < BLOCK && self.end.is_none() {
             match self.bytes.next_now() {
                 Some(chunk) => {
                     self.take(chunk);
-                    has_yielded = false;
+                    has_yielded = !self.is_burst;
                 }
                 None if has_yielded => return,
                 None => {
