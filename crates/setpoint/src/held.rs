@@ -24,8 +24,11 @@ pub(crate) type DecodeFn<T> = Arc<dyn Fn(&[u8], &mut Vec<u32>) -> Result<T, serd
 /// It dereferences to the object. An informer leaves most objects as the bytes that the server sent, and
 /// decodes one when it is first read, so a handler that asks only for the [key](Held::key), the
 /// [uid](Held::uid), the [version](Held::version) or the [metadata](Held::meta) does not pay for the rest.
-/// What is decoded once stays decoded, unless the informer's cache is
-/// [compact](crate::InformerBuilder::compact).
+///
+/// A handle keeps what it has read as long as it lives. The cache keeps it too if it was read through a
+/// [`Lister`](crate::Lister), or twice: memory is for what is read again, while a handler that looks once at
+/// every object that passes leaves nothing behind. (A [compact](crate::InformerBuilder::compact) cache never
+/// keeps it.)
 ///
 /// ```
 /// use std::sync::Arc;
@@ -46,7 +49,7 @@ pub(crate) type DecodeFn<T> = Arc<dyn Fn(&[u8], &mut Vec<u32>) -> Result<T, serd
 /// been decoded before. Every other object is decoded when it comes, and skipped and reported if it cannot be.
 pub struct Held<T> {
     inner: Arc<Inner<T>>,
-    /// What this handle has read, if the cache does not keep it.
+    /// What this handle has read, if the cache did not keep it then.
     own: OnceLock<Arc<T>>,
     meta: OnceLock<Box<ObjectMeta>>,
 }
@@ -58,6 +61,15 @@ pub(crate) struct Stored<T>(Arc<Inner<T>>);
 impl<T: Object> Stored<T> {
     pub(crate) fn new(held: Held<T>) -> Stored<T> {
         Stored(held.inner)
+    }
+
+    pub(crate) fn key(&self) -> &ObjectKey {
+        &self.0.key
+    }
+
+    /// The object if it is there without work.
+    pub(crate) fn decoded(&self) -> Option<&Arc<T>> {
+        self.0.decoded()
     }
 
     pub(crate) fn held(&self) -> Held<T> {
@@ -76,17 +88,33 @@ struct Inner<T> {
     form: Form<T>,
 }
 
+impl<T> Inner<T> {
+    fn decoded(&self) -> Option<&Arc<T>> {
+        match &self.form {
+            Form::Decoded(object) => Some(object),
+            Form::Lazy(lazy) => lazy.kept.get(),
+            Form::Packed(_) => None,
+        }
+    }
+}
+
 enum Form<T> {
     Decoded(Arc<T>),
     Lazy(Lazy<T>),
     Packed(Packed<T>),
 }
 
-/// Bytes until the object is read, then the object.
+/// Bytes until the object is kept, then the object.
 struct Lazy<T> {
-    object: OnceLock<Arc<T>>,
-    bytes: Mutex<Option<Box<[u8]>>>,
+    kept: OnceLock<Arc<T>>,
+    unkept: Mutex<Unkept>,
     decode: DecodeFn<T>,
+}
+
+struct Unkept {
+    /// `None` when the object is kept.
+    bytes: Option<Box<[u8]>>,
+    was_read: bool,
 }
 
 /// Which object it is, and in which version, as read from its bytes.
@@ -117,8 +145,8 @@ impl<T: Object> Held<T> {
 
     /// The bytes of an object, which `decode` must be able to read.
     pub(crate) fn lazy(identity: Identity, bytes: Box<[u8]>, decode: DecodeFn<T>) -> Held<T> {
-        let bytes = Mutex::new(Some(bytes));
-        Held::with(identity, Form::Lazy(Lazy { object: OnceLock::new(), bytes, decode }))
+        let unkept = Mutex::new(Unkept { bytes: Some(bytes), was_read: false });
+        Held::with(identity, Form::Lazy(Lazy { kept: OnceLock::new(), unkept, decode }))
     }
 
     /// The bytes of an object, which are packed and never kept in another form.
@@ -161,15 +189,22 @@ impl<T: Object> Held<T> {
 
     /// The object. It is decoded now if nobody has read it yet.
     pub fn object(&self) -> &Arc<T> {
-        match &self.inner.form {
-            Form::Decoded(object) => object,
-            Form::Lazy(lazy) => lazy.object.get_or_init(|| lazy.read(&self.inner.key)),
-            Form::Packed(packed) => self.own.get_or_init(|| packed.read(&self.inner.key, self.version())),
+        if let Some(object) = self.decoded() {
+            return object;
         }
+        self.own.get_or_init(|| match &self.inner.form {
+            Form::Decoded(object) => object.clone(),
+            Form::Lazy(lazy) => lazy.read(&self.inner.key),
+            Form::Packed(packed) => packed.read(&self.inner.key, self.version()),
+        })
     }
 
-    pub(crate) fn into_object(self) -> Arc<T> {
-        self.object().clone()
+    /// The object, which stays decoded from now on.
+    pub(crate) fn into_kept(self) -> Arc<T> {
+        match &self.inner.form {
+            Form::Lazy(lazy) => lazy.keep(&self.inner.key, self.own.get()).clone(),
+            _ => self.object().clone(),
+        }
     }
 
     /// Whether two are one object in one version.
@@ -193,18 +228,15 @@ impl<T: Object> Held<T> {
     }
 
     /// The object if it is there without work.
-    fn decoded(&self) -> Option<&Arc<T>> {
-        match &self.inner.form {
-            Form::Decoded(object) => Some(object),
-            Form::Lazy(lazy) => lazy.object.get(),
-            Form::Packed(_) => self.own.get(),
-        }
+    pub(crate) fn decoded(&self) -> Option<&Arc<T>> {
+        // First what was given out before: it is the same object each time.
+        self.own.get().or_else(|| self.inner.decoded())
     }
 
     fn read_meta(&self) -> ObjectMeta {
         let read = match &self.inner.form {
             Form::Decoded(object) => return object.meta().clone(),
-            Form::Lazy(lazy) => lazy.bytes.lock().as_deref().and_then(meta_of),
+            Form::Lazy(lazy) => lazy.unkept.lock().bytes.as_deref().and_then(meta_of),
             Form::Packed(packed) => packed.with_bytes(meta_of),
         };
         // Somebody has read the object meanwhile, and the bytes are gone.
@@ -221,15 +253,39 @@ fn meta_of(bytes: &[u8]) -> Option<ObjectMeta> {
 }
 
 impl<T> Lazy<T> {
+    /// The object for one reader. From the second read on it is kept.
     fn read(&self, key: &ObjectKey) -> Arc<T> {
-        // The bytes are taken by the one call that initializes the object.
-        let bytes = self.bytes.lock().take().unwrap_or_default();
-        decode(&self.decode, &bytes, key)
+        // Under the lock: two who read at the same time shall not both decode.
+        let mut unkept = self.unkept.lock();
+        if unkept.was_read {
+            return self.keep_under(&mut unkept, key, None).clone();
+        }
+        unkept.was_read = true;
+        let bytes = unkept.bytes.as_deref();
+        bytes.map_or_else(|| self.kept(key).clone(), |bytes| decode(&self.decode, bytes, key))
+    }
+
+    /// The object for all readers. `read` is it, if somebody has it already.
+    fn keep(&self, key: &ObjectKey, read: Option<&Arc<T>>) -> &Arc<T> {
+        match self.kept.get() {
+            Some(object) => object,
+            None => self.keep_under(&mut self.unkept.lock(), key, read),
+        }
+    }
+
+    fn keep_under(&self, unkept: &mut Unkept, key: &ObjectKey, read: Option<&Arc<T>>) -> &Arc<T> {
+        let Some(bytes) = unkept.bytes.take() else { return self.kept(key) };
+        self.kept.get_or_init(|| read.cloned().unwrap_or_else(|| decode(&self.decode, &bytes, key)))
+    }
+
+    /// What is kept once the bytes are gone.
+    fn kept(&self, key: &ObjectKey) -> &Arc<T> {
+        self.kept.get().unwrap_or_else(|| panic!("{key} has neither bytes nor an object"))
     }
 }
 
 fn decode<T>(decode: &DecodeFn<T>, bytes: &[u8], key: &ObjectKey) -> Arc<T> {
-    match decode(bytes, &mut Vec::new()) {
+    match decode(bytes, &mut Vec::with_capacity(64)) {
         Ok(object) => Arc::new(object),
         // Bytes come in here only after they were decoded, or others of the same form.
         Err(error) => panic!("{key} was found decodable and is not: {error}"),
@@ -261,3 +317,6 @@ impl<T> fmt::Debug for Inner<T> {
         write!(f, "{} at {:?}", self.key, self.version)
     }
 }
+
+#[cfg(test)]
+mod tests;

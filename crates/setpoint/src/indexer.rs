@@ -2,14 +2,17 @@
 //!
 //! The cache: a thread-safe map with named indices, at one resourceVersion.
 
+mod found;
+mod index;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use self::found::Found;
+use self::index::{Buckets, Index};
 pub use self::view::View;
 use crate::{Held, MapStore, Object, ObjectKey, ResourceVersion, Scope, Store};
 
@@ -43,21 +46,11 @@ pub struct Indexer<T> {
     inner: RwLock<Inner<T>>,
 }
 
-type IndexFn<T> = Arc<dyn Fn(&T) -> Vec<String> + Send + Sync>;
-
-/// Keys by index value. Sorted, so that what is read does not depend on the order of events.
-type Buckets = BTreeMap<String, BTreeSet<ObjectKey>>;
-
 struct Inner<T> {
     store: Box<dyn Store<T>>,
     namespaces: Buckets,
     indices: BTreeMap<String, Index<T>>,
     watermarks: BTreeMap<Scope, ResourceVersion>,
-}
-
-struct Index<T> {
-    function: IndexFn<T>,
-    buckets: Buckets,
 }
 
 /// Why an index could not be added or read.
@@ -87,7 +80,7 @@ impl<T: Object> Indexer<T> {
     pub(crate) fn from_box(store: Box<dyn Store<T>>) -> Indexer<T> {
         let inner = Inner {
             store,
-            namespaces: Buckets::new(),
+            namespaces: Buckets::default(),
             indices: BTreeMap::new(),
             watermarks: BTreeMap::new(),
         };
@@ -106,8 +99,11 @@ impl<T: Object> Indexer<T> {
         if name == NAMESPACE_INDEX || inner.indices.contains_key(&name) {
             return Err(IndexError::Exists(name));
         }
-        let mut index = Index { function: Arc::new(function), buckets: Buckets::new() };
-        inner.store.for_each(&mut |object| index.add(object.key(), index.values(object)));
+        let mut index = Index::new(Arc::new(function));
+        inner.store.for_each(&mut |slot, object| {
+            let values = index.values_of(object);
+            index.set(object.key(), slot, &values);
+        });
         inner.indices.insert(name, index);
         Ok(())
     }
@@ -125,7 +121,7 @@ impl<T: Object> Indexer<T> {
 
     /// The object of this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
-        self.held(key).map(|held| held.object().clone())
+        self.view(|view| view.find(key)).map(|found| found.unwrap_or_else(Held::into_kept))
     }
 
     /// The object of this key, not decoded if nobody has read it.
@@ -135,17 +131,17 @@ impl<T: Object> Indexer<T> {
 
     /// Every object, in no particular order.
     pub fn list(&self) -> Vec<Arc<T>> {
-        objects(self.view(|view| view.all()))
+        self.view(|view| view.find_all()).objects()
     }
 
     /// Every object of a namespace, ordered by key.
     pub fn list_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
-        objects(self.view(|view| view.in_namespace(namespace)))
+        self.view(|view| view.find_in(namespace)).objects()
     }
 
     /// The objects that an index has under `value`, ordered by key.
     pub fn by_index(&self, name: &str, value: &str) -> Result<Vec<Arc<T>>, IndexError> {
-        self.view(|view| view.indexed(name, value)).map(objects)
+        self.view(|view| view.find_indexed(name, value)).map(Found::objects)
     }
 
     /// The keys that an index has under `value`, in order.
@@ -183,7 +179,7 @@ pub struct Writer<'a, T> {
 impl<T: Object> Writer<'_, T> {
     /// The object of this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Held<T>> {
-        self.inner.store.get(key)
+        self.inner.held(key)
     }
 
     /// Puts an object in, and gives back the one that it replaces.
@@ -193,21 +189,22 @@ impl<T: Object> Writer<'_, T> {
 
     /// The same with an object that may not be decoded. It stays so unless there is an index.
     pub fn put(&mut self, object: Held<T>) -> Option<Held<T>> {
+        self.put_clone(&object)
+    }
+
+    /// The same with a clone. What indices read of `object`, it has for others to read.
+    pub(crate) fn put_clone(&mut self, object: &Held<T>) -> Option<Held<T>> {
         let inner = &mut *self.inner;
-        let key = object.key().clone();
-        let after: Vec<_> = inner.indices.values().map(|index| index.values(&object)).collect();
-        let old = inner.store.insert(object);
+        let values: Vec<_> = inner.indices.values().map(|index| index.values_of(object)).collect();
+        let key = object.key();
+        let (slot, old) = inner.store.insert(object.clone());
         if old.is_none()
             && let Some(namespace) = key.namespace()
         {
-            add_to(&mut inner.namespaces, namespace, &key);
+            inner.namespaces.add(namespace, key, slot);
         }
-        for (index, after) in inner.indices.values_mut().zip(after) {
-            let before = old.as_ref().map(|old| index.values(old));
-            if before.as_ref() != Some(&after) {
-                index.remove(&key, before.unwrap_or_default());
-                index.add(&key, after);
-            }
+        for (index, values) in inner.indices.values_mut().zip(values) {
+            index.set(key, slot, &values);
         }
         old
     }
@@ -220,12 +217,12 @@ impl<T: Object> Writer<'_, T> {
     /// Takes an object out.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Held<T>> {
         let inner = &mut *self.inner;
-        let old = inner.store.remove(key)?;
+        let (slot, old) = inner.store.remove(key)?;
         if let Some(namespace) = key.namespace() {
-            remove_from(&mut inner.namespaces, namespace, key);
+            inner.namespaces.remove(namespace, key);
         }
         for index in inner.indices.values_mut() {
-            index.remove(key, index.values(&old));
+            index.set(key, slot, &[]);
         }
         Some(old)
     }
@@ -239,57 +236,16 @@ impl<T: Object> Writer<'_, T> {
     }
 }
 
-impl<T> Inner<T> {
+impl<T: Object> Inner<T> {
+    fn held(&self, key: &ObjectKey) -> Option<Held<T>> {
+        self.store.get(self.store.find(key)?)
+    }
+
     fn buckets(&self, name: &str) -> Result<&Buckets, IndexError> {
         match self.indices.get(name) {
             Some(index) => Ok(&index.buckets),
             None if name == NAMESPACE_INDEX => Ok(&self.namespaces),
             None => Err(IndexError::Unknown(name.to_owned())),
-        }
-    }
-}
-
-impl<T: Object> Index<T> {
-    /// The values of an object. An index function that panics costs its object a place in the index; the
-    /// transaction around it goes on.
-    fn values(&self, object: &T) -> Vec<String> {
-        catch_unwind(AssertUnwindSafe(|| (self.function)(object))).unwrap_or_else(|_| {
-            tracing::error!("an index function panicked; the object is not in that index");
-            Vec::new()
-        })
-    }
-
-    fn add(&mut self, key: &ObjectKey, values: Vec<String>) {
-        for value in values {
-            add_to(&mut self.buckets, &value, key);
-        }
-    }
-
-    fn remove(&mut self, key: &ObjectKey, values: Vec<String>) {
-        for value in values {
-            remove_from(&mut self.buckets, &value, key);
-        }
-    }
-}
-
-/// Decodes what is not decoded; not under the lock.
-fn objects<T: Object>(held: Vec<Held<T>>) -> Vec<Arc<T>> {
-    held.into_iter().map(Held::into_object).collect()
-}
-
-fn add_to(buckets: &mut Buckets, value: &str, key: &ObjectKey) {
-    match buckets.get_mut(value) {
-        Some(keys) => drop(keys.insert(key.clone())),
-        None => drop(buckets.insert(value.to_owned(), BTreeSet::from([key.clone()]))),
-    }
-}
-
-/// Takes a key out; a value without keys vanishes.
-fn remove_from(buckets: &mut Buckets, value: &str, key: &ObjectKey) {
-    if let Some(keys) = buckets.get_mut(value) {
-        keys.remove(key);
-        if keys.is_empty() {
-            buckets.remove(value);
         }
     }
 }

@@ -205,7 +205,7 @@ pub use permissions::{Permissions, Verb};
 pub use reflector::{Backoff, Failure, ReflectorConfig, ReflectorError};
 pub use scope::Scope;
 pub use setpoint_env::Env;
-pub use store::{MapStore, Store};
+pub use store::{MapStore, Slot, Store};
 pub use version::ResourceVersion;
 pub use workers::{InvalidKey, key_of, run_workers, split_key};
 pub use workqueue::WorkQueue;

@@ -94,8 +94,8 @@ impl<T: Object> Lister<T> {
 /// Those whose labels match. Only they are decoded.
 fn selected<T: Object>(selector: &Selector, objects: Vec<Held<T>>) -> Vec<Arc<T>> {
     static NO_LABELS: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
-    let matches = |object: &&Held<T>| selector.matches(object.meta().labels.as_ref().unwrap_or(&NO_LABELS));
-    objects.iter().filter(matches).map(|object| object.object().clone()).collect()
+    let matches = |object: &Held<T>| selector.matches(object.meta().labels.as_ref().unwrap_or(&NO_LABELS));
+    objects.into_iter().filter(matches).map(Held::into_kept).collect()
 }
 
 /// The objects of one namespace in a cache.

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
@@ -64,7 +66,7 @@ proptest! {
             prop_assert_eq!(indexer.index_keys(NAMESPACE_INDEX, namespace).unwrap(), expected);
         }
         if indexed {
-            let mut expected = Buckets::new();
+            let mut expected = BTreeMap::<String, BTreeSet<ObjectKey>>::new();
             for (key, version) in &model {
                 for value in values(&object("x", "u", *version)) {
                     expected.entry(value).or_default().insert(key.clone());

@@ -84,20 +84,20 @@ fn apply_delta<T: Object>(
     };
     match writer.get(&key()) {
         None => {
-            writer.put(object.clone());
+            writer.put_clone(object);
             changes.push(Change::Added { key: key(), object: object.clone(), is_initial });
         }
         // Nothing new: the cached one stays, so that whoever holds it holds what others hold.
         Some(old) if old.is_same_version(object) => {}
         Some(old) if old.is_recreated(object) => {
-            writer.put(object.clone());
+            writer.put_clone(object);
             // Its deletion was missed, but it was deleted.
             let deleted = Deleted { object: old.clone(), is_tombstone: true };
             changes.push(Change::Deleted { key: key(), old, deleted });
             changes.push(Change::Added { key: key(), object: object.clone(), is_initial: false });
         }
         Some(old) => {
-            writer.put(object.clone());
+            writer.put_clone(object);
             changes.push(Change::Updated { key: key(), old, new: object.clone() });
         }
     }

@@ -1,0 +1,98 @@
+//! One index: where objects are, by value.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::store::FixedMap;
+use crate::{Object, ObjectKey, Slot};
+
+pub(super) type IndexFn<T> = Arc<dyn Fn(&T) -> Vec<String> + Send + Sync>;
+
+/// Slots by value; those of a value ordered by key, so that what is read does not depend on the order of events.
+#[derive(Default)]
+pub(super) struct Buckets {
+    by_value: FixedMap<Arc<str>, BTreeMap<ObjectKey, Slot>>,
+}
+
+impl Buckets {
+    /// Adds an object to a value, and gives the value as it is kept.
+    pub(super) fn add(&mut self, value: &str, key: &ObjectKey, slot: Slot) -> Arc<str> {
+        let value: Arc<str> = match self.by_value.get_key_value(value) {
+            Some((value, _)) => value.clone(),
+            None => value.into(),
+        };
+        self.by_value.entry(value.clone()).or_default().insert(key.clone(), slot);
+        value
+    }
+
+    /// Takes an object out; a value without objects vanishes.
+    pub(super) fn remove(&mut self, value: &str, key: &ObjectKey) {
+        if let Some(slots) = self.by_value.get_mut(value) {
+            slots.remove(key);
+            if slots.is_empty() {
+                self.by_value.remove(value);
+            }
+        }
+    }
+
+    pub(super) fn slots(&self, value: &str) -> impl Iterator<Item = Slot> {
+        self.by_value.get(value).into_iter().flat_map(|slots| slots.values().copied())
+    }
+
+    pub(super) fn keys(&self, value: &str) -> Vec<ObjectKey> {
+        self.by_value.get(value).into_iter().flat_map(|slots| slots.keys().cloned()).collect()
+    }
+
+    /// How many objects a value has.
+    pub(super) fn count(&self, value: &str) -> usize {
+        self.by_value.get(value).map_or(0, BTreeMap::len)
+    }
+
+    /// Every value, in order.
+    pub(super) fn values(&self) -> Vec<String> {
+        let mut values: Vec<_> = self.by_value.keys().map(|value| value.to_string()).collect();
+        values.sort_unstable();
+        values
+    }
+}
+
+/// An index that a user has added.
+pub(super) struct Index<T> {
+    function: IndexFn<T>,
+    pub(super) buckets: Buckets,
+    /// The values under which the object of a slot is found now. So an object that was replaced need not be
+    /// read again, which in a compact cache would mean to decode it.
+    values: Vec<Box<[Arc<str>]>>,
+}
+
+impl<T: Object> Index<T> {
+    pub(super) fn new(function: IndexFn<T>) -> Index<T> {
+        Index { function, buckets: Buckets::default(), values: Vec::new() }
+    }
+
+    /// The values of an object. An index function that panics costs its object a place in the index; the
+    /// transaction around it goes on.
+    pub(super) fn values_of(&self, object: &T) -> Vec<String> {
+        catch_unwind(AssertUnwindSafe(|| (self.function)(object))).unwrap_or_else(|_| {
+            tracing::error!("an index function panicked; the object is not in that index");
+            Vec::new()
+        })
+    }
+
+    /// The object in a slot has these values from now on.
+    pub(super) fn set(&mut self, key: &ObjectKey, Slot(slot): Slot, values: &[String]) {
+        let at = slot as usize;
+        if at >= self.values.len() {
+            self.values.resize_with(at + 1, Box::default);
+        }
+        let before = &self.values[at];
+        if before.len() == values.len() && before.iter().zip(values).all(|(old, new)| **old == **new) {
+            return;
+        }
+        for value in std::mem::take(&mut self.values[at]) {
+            self.buckets.remove(&value, key);
+        }
+        self.values[at] = values.iter().map(|value| self.buckets.add(value, key, Slot(slot))).collect();
+    }
+}
