@@ -1,7 +1,7 @@
 //! A new operator project that compiles, tests and runs at once.
 //!
 //! Its files are in `templates/`: real files about a kind `Widget`, whose names are replaced. What depends on the
-//! options stands between lines of `%if` and `%end`.
+//! options stands between `{% if … %}` and `{% endif %}`.
 
 mod names;
 mod owned;
@@ -14,6 +14,7 @@ mod api;
 
 use std::path::{Path, PathBuf};
 
+use minijinja::context;
 use serde_json::Value;
 use setpoint::{Permissions, Verb};
 
@@ -220,10 +221,11 @@ impl Project {
     /// All files, with paths relative to the project's folder.
     pub fn render(&self) -> Result<Vec<File>, Error> {
         let facts = self.facts()?;
-        let template = facts.template();
+        let template = Template::new(&facts.words())?;
+        let values = facts.values(&template);
         let mut files = Vec::new();
         for (path, text) in template::files(self.has_webhook, !facts.owned.is_empty()) {
-            files.push(File::new(template.names(path), template.render(path, text)));
+            files.push(File::new(template.names(path), template.render(path, text, &values)?));
         }
         let crd_path = format!("config/crd/{}.{}.yaml", facts.plural, facts.group);
         let sample_path = format!("config/samples/{}.yaml", facts.kind.to_lowercase());
@@ -231,7 +233,8 @@ impl Project {
             None => {
                 files.push(File::new("src/api.rs", facts.types(&template)));
                 files.push(File::new(crd_path, facts.crd(&template)?));
-                files.push(File::new(sample_path, template.render("sample.yaml", template::SAMPLE)));
+                files
+                    .push(File::new(sample_path, template.render("sample.yaml", template::SAMPLE, &values)?));
             }
             Some(from) => {
                 let types =
@@ -279,37 +282,41 @@ fn has_conditions(version: &Version) -> bool {
 }
 
 impl Facts<'_> {
-    fn template(&self) -> Template {
+    /// What the templates ask for.
+    fn values(&self, template: &Template) -> minijinja::Value {
         let from = self.project.from.as_ref();
         let any = |is: fn(Owned) -> bool| self.owned.iter().any(|&owned| is(owned));
-        let flags = [
-            ("plain", from.is_none()),
-            ("from_crd", from.is_some()),
-            ("sample", from.is_none_or(|from| from.has_sample)),
-            ("conditions", self.has_conditions),
-            ("cluster_scoped", self.is_cluster_scoped),
-            ("owned", !self.owned.is_empty()),
-            ("message", any(Owned::has_message)),
-            ("pods", any(Owned::has_pods)),
-            ("workload", any(|owned| owned.has_pods() || owned == Owned::Service)),
-            ("webhook", self.project.has_webhook),
-            ("nested", self.project.is_nested),
-            ("checkout", matches!(self.project.crates, Crates::Checkout(_))),
-        ];
-        let mut template = Template::new(&self.words());
-        for (name, is_set) in flags {
-            template = template.flag(name, is_set);
+        let owned = self.owned.iter().map(|owned| {
+            context! {
+                kind => owned.kind(),
+                module => owned.module(),
+                name => owned.name(),
+                function => template.names(owned.function().trim_end()),
+            }
+        });
+        context! {
+            owned => owned.collect::<minijinja::Value>(),
+            // Of those that are owned, some.
+            message => any(Owned::has_message),
+            pods => any(Owned::has_pods),
+            workload => any(|owned| owned.has_pods() || owned == Owned::Service),
+            plain => from.is_none(),
+            sample => from.is_none_or(|from| from.has_sample),
+            conditions => self.has_conditions,
+            cluster_scoped => self.is_cluster_scoped,
+            webhook => self.project.has_webhook,
+            nested => self.project.is_nested,
+            checkout => match &self.project.crates {
+                Crates::Checkout(folder) => Some(folder.display().to_string()),
+                Crates::Published => None,
+            },
+            crates => context! {
+                setpoint => self.dependency("setpoint"),
+                setpoint_apiserver => self.dependency("setpoint-apiserver"),
+                setpoint_codegen => self.dependency("setpoint-codegen"),
+                setpoint_sim => self.dependency("setpoint-sim"),
+            },
         }
-        for (name, text) in owned::blocks(&self.owned) {
-            template = template.block(name, text);
-        }
-        for name in ["setpoint", "setpoint-apiserver", "setpoint-codegen", "setpoint-sim"] {
-            template = template.value(name, self.dependency(name));
-        }
-        if let Crates::Checkout(folder) = &self.project.crates {
-            template = template.value("checkout", folder.display().to_string());
-        }
-        template
     }
 
     /// The words of the templates, and what they become.
@@ -338,7 +345,7 @@ impl Facts<'_> {
     }
 
     fn types(&self, template: &Template) -> String {
-        let text = template.render("src/api.rs", template::TYPES);
+        let text = template.names(template::TYPES);
         if self.is_cluster_scoped { text.replacen("    namespaced,\n", "", 1) } else { text }
     }
 

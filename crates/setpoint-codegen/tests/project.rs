@@ -55,7 +55,7 @@ fn nothing_of_the_templates_is_left_whatever_the_options() -> anyhow::Result<()>
         for File { path, text } in project.render()? {
             let path = path.display().to_string();
             let lower = format!("{path}\n{text}").to_lowercase();
-            for word in ["widget", "{{", "\n%", "v1alpha1", "acme.example"] {
+            for word in ["widget", "{{", "{%", "v1alpha1", "acme.example"] {
                 assert!(!lower.contains(word), "{path} has {word:?}:\n{text}");
             }
             if path.ends_with(".yaml") && !path.contains("crd/") {

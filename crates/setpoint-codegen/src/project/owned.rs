@@ -22,12 +22,12 @@ macro_rules! owned {
             }
 
             /// `core::v1`
-            fn module(self) -> &'static str {
+            pub(super) fn module(self) -> &'static str {
                 match self { $(Owned::$kind => $module),* }
             }
 
             /// The function that makes one.
-            fn function(self) -> &'static str {
+            pub(super) fn function(self) -> &'static str {
                 match self { $(Owned::$kind => include_str!(concat!("../../templates/owned/", $file))),* }
             }
         }
@@ -76,6 +76,11 @@ impl Owned {
         super::plural(self.kind())
     }
 
+    /// `config_map`
+    pub(super) fn name(self) -> String {
+        snake(self.kind())
+    }
+
     pub(super) fn has_pods(self) -> bool {
         use Owned::{CronJob, DaemonSet, Deployment, Job, StatefulSet};
         matches!(self, CronJob | DaemonSet | Deployment | Job | StatefulSet)
@@ -84,46 +89,6 @@ impl Owned {
     pub(super) fn has_message(self) -> bool {
         matches!(self, Owned::ConfigMap | Owned::Secret)
     }
-}
-
-/// What stands in the templates for each of them.
-pub(super) fn blocks(owned: &[Owned]) -> [(&'static str, String); 6] {
-    let each = |text: &dyn Fn(&Owned, &str, &str) -> String| -> Vec<String> {
-        owned.iter().map(|owned| text(owned, owned.kind(), &snake(owned.kind()))).collect()
-    };
-    let imports = each(&|owned, kind, _| format!("use k8s_openapi::api::{}::{kind};", owned.module()));
-    let owns = each(&|_, kind, _| {
-        format!("        .owns::<{kind}>()\n        .writes::<{kind}>(&[Verb::Create, Verb::Patch])")
-    });
-    let keeps = each(&|_, _, name| format!("    keep(object, children::{name}(object)?, cx).await?;"));
-    let functions = each(&|owned, _, _| owned.function().trim_end().to_owned());
-    let tests = each(&|_, _, name| {
-        format!(
-            "    #[test]
-    fn the_{name}_belongs_to_the_object() -> Result<(), serde_json::Error> {{
-        let child = {name}(&object())?;
-        assert_eq!(child.name_any(), \"one\");
-        assert!(setpoint::owner::is_controlled_by(&child, &object()));
-        Ok(())
-    }}"
-        )
-    });
-    let owned_tests = each(&|_, kind, _| {
-        format!(
-            "        let children: Api<{kind}> = Api::default_namespaced(world.direct());
-        children.delete(&name, &DeleteParams::background()).await.unwrap();
-        sleep(SETTLED).await;
-        assert!(children.get_opt(&name).await.unwrap().is_some(), \"the {kind} came back\");"
-        )
-    });
-    [
-        ("imports", imports.join("\n")),
-        ("owns", owns.join("\n")),
-        ("keeps", keeps.join("\n")),
-        ("functions", functions.join("\n\n")),
-        ("tests", tests.join("\n\n")),
-        ("owned_tests", owned_tests.join("\n")),
-    ]
 }
 
 #[cfg(test)]

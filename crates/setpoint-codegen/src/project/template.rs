@@ -1,6 +1,9 @@
-//! Templates: files about a kind `Widget`, with lines that say what depends on what.
+//! The templates: files about a kind `Widget`, whose names are replaced, with Jinja for what depends on the options.
 
-use std::collections::BTreeMap;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, UndefinedBehavior, Value};
+
+use crate::error::Error;
 
 /// The files of every project that are made from a template alone, and their templates.
 macro_rules! files {
@@ -53,41 +56,31 @@ pub(super) fn files(
 }
 
 /// What templates are filled in with.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Template {
     /// The longest first, so that no word is taken for a part of another.
     words: Vec<(&'static str, String)>,
-    flags: BTreeMap<&'static str, bool>,
-    blocks: BTreeMap<&'static str, String>,
-    values: BTreeMap<String, String>,
+    environment: Environment<'static>,
 }
 
 impl Template {
-    pub(super) fn new(words: &[(&'static str, String)]) -> Template {
+    pub(super) fn new(words: &[(&'static str, String)]) -> Result<Template, Error> {
         let mut words = words.to_vec();
         words.sort_by_key(|(word, _)| std::cmp::Reverse(word.len()));
-        Template { words, ..Template::default() }
+        // Lines with nothing but `{% … %}` leave nothing behind.
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .keep_trailing_newline(true)
+            .build()
+            .map_err(|error| Error::new("", error))?;
+        let mut environment = Environment::empty();
+        environment.set_syntax(syntax);
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        Ok(Template { words, environment })
     }
 
-    /// What `%if name` asks.
-    pub(super) fn flag(mut self, name: &'static str, is_set: bool) -> Template {
-        self.flags.insert(name, is_set);
-        self
-    }
-
-    /// What stands for a line `%name`.
-    pub(super) fn block(mut self, name: &'static str, text: String) -> Template {
-        self.blocks.insert(name, text);
-        self
-    }
-
-    /// What stands for `{{name}}`.
-    pub(super) fn value(mut self, name: &str, text: String) -> Template {
-        self.values.insert(format!("{{{{{name}}}}}"), text);
-        self
-    }
-
-    /// Replaces the words of the templates.
+    /// Replaces the words of the templates, each once.
     pub(super) fn names(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -102,80 +95,37 @@ impl Template {
         out
     }
 
-    /// Fills in the template of the file at `path`.
-    pub(super) fn render(&self, path: &str, text: &str) -> String {
-        let mut out = String::with_capacity(text.len());
-        // Whether each `%if` around a line lets it through.
-        let mut conditions: Vec<bool> = Vec::new();
-        for line in text.lines() {
-            let Some(directive) = line.strip_prefix('%') else {
-                if conditions.iter().all(|&holds| holds) {
-                    out.push_str(line);
-                    out.push('\n');
-                }
-                continue;
-            };
-            match directive.split_once(' ') {
-                Some(("if", flag)) => {
-                    debug_assert!(self.flags.contains_key(flag), "{path}: %if {flag}");
-                    conditions.push(self.flags.get(flag).copied().unwrap_or_default());
-                }
-                _ if directive == "else" => {
-                    let holds = conditions.pop().unwrap_or_default();
-                    conditions.push(!holds);
-                }
-                _ if directive == "end" => drop(conditions.pop()),
-                _ => {
-                    debug_assert!(self.blocks.contains_key(directive), "{path}: %{directive}");
-                    let block = self.blocks.get(directive).map(String::as_str).unwrap_or_default();
-                    if conditions.iter().all(|&holds| holds) && !block.is_empty() {
-                        out.push_str(block);
-                        out.push('\n');
-                    }
-                }
-            }
-        }
-        debug_assert!(conditions.is_empty(), "{path}: an %if has no %end");
-        // The values are the user's: no word in them is ours.
-        let mut parts: Vec<String> = Vec::new();
-        let mut rest = out.as_str();
-        while let Some((at, key, value)) = self.next_value(rest) {
-            parts.extend([self.names(&rest[..at]), value.to_owned()]);
-            rest = &rest[at + key.len()..];
-        }
-        parts.push(self.names(rest));
-        parts.concat()
-    }
-
-    fn next_value(&self, text: &str) -> Option<(usize, &str, &str)> {
-        let found = self
-            .values
-            .iter()
-            .filter_map(|(key, value)| Some((text.find(key)?, key.as_str(), value.as_str())));
-        found.min_by_key(|(at, _, _)| *at)
+    /// Fills in the template of the file at `path`. The values are the user's: no word in them is ours.
+    pub(super) fn render(&self, path: &str, text: &str, values: &Value) -> Result<String, Error> {
+        let rendered = self.environment.render_named_str(path, &self.names(text), values);
+        rendered.map_err(|error| Error::new(path, error))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use minijinja::context;
+
     use super::*;
 
     #[test]
-    fn words_are_replaced_once_the_longest_first() {
-        let template = Template::new(&[("Widget", "Gadget".into()), ("widget-operator", "Widget".into())]);
+    fn words_are_replaced_once_the_longest_first() -> Result<(), Error> {
+        let template = Template::new(&[("Widget", "Gadget".into()), ("widget-operator", "Widget".into())])?;
         assert_eq!(template.names("widget-operator: Widgets ä"), "Widget: Gadgets ä");
+        Ok(())
     }
 
     #[test]
-    fn lines_stay_if_their_conditions_hold() {
-        let text = "a\n%if x\nb\n%if y\nc\n%else\nd\n%end\n%else\ne\n%end\n%block\n{{v}}\n";
-        let render = |x, y| {
-            let template = Template::new(&[("a", "A".into())]);
-            let template = template.flag("x", x).flag("y", y).block("block", "a!".into());
-            template.value("v", "a?".into()).render("test", text)
-        };
-        assert_eq!(render(true, true), "A\nb\nc\nA!\na?\n");
-        assert_eq!(render(true, false), "A\nb\nd\nA!\na?\n");
-        assert_eq!(render(false, true), "A\ne\nA!\na?\n");
+    fn lines_of_conditions_leave_nothing_and_values_stay_as_they_are() -> Result<(), Error> {
+        let template = Template::new(&[("a", "A".into())])?;
+        let text = "a\n{% if x %}\nb\n{% endif %}\n{{ v }}\n";
+        let render = |x| template.render("test", text, &context! { x => x, v => "a <?>" });
+        assert_eq!(render(true)?, "A\nb\na <?>\n");
+        assert_eq!(render(false)?, "A\na <?>\n");
+        assert!(
+            template.render("test", text, &context! { x => true }).is_err(),
+            "what is not said is an error"
+        );
+        Ok(())
     }
 }

@@ -3,23 +3,23 @@
 use std::process::ExitCode;
 
 use setpoint_codegen::Manifests;
-%if plain
+{% if plain %}
 use widget_operator::{NAME, NAMESPACE, api, permissions};
-%else
+{% else %}
 use widget_operator::{NAME, NAMESPACE, permissions};
-%end
+{% endif %}
 
 fn main() -> ExitCode {
     manifests().main()
 }
 
 fn manifests() -> Manifests {
-%if plain
+{% if plain %}
     Manifests::new(NAME).crd::<api::Widget>().rbac(NAMESPACE, permissions())
-%else
+{% else %}
     // The CRD is what the types are made from, not the other way round.
     Manifests::new(NAME).rbac(NAMESPACE, permissions())
-%end
+{% endif %}
 }
 
 #[cfg(test)]
@@ -31,13 +31,13 @@ mod tests {
     #[test]
     fn the_committed_manifests_are_fresh() -> Result<(), Box<dyn std::error::Error>> {
         let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
-%if plain
+{% if plain %}
         manifests().check_crds(&config.join("crd"))?;
-%end
+{% endif %}
         manifests().check_rbac(&config.join("rbac"))?;
         Ok(())
     }
-%if from_crd
+{% if not plain %}
 
     #[test]
     fn the_types_are_those_of_the_crd() -> Result<(), Box<dyn std::error::Error>> {
@@ -50,5 +50,5 @@ mod tests {
         assert!(is_fresh, "src/api.rs is stale: see README.md");
         Ok(())
     }
-%end
+{% endif %}
 }

@@ -1,52 +1,54 @@
 //! What a `Widget` owns, as it should be. Functions without I/O, so that a test is a line.
 
-%imports
+{% for child in owned %}
+use k8s_openapi::api::{{ child.module }}::{{ child.kind }};
+{% endfor %}
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-%if workload
+{% if workload %}
 use serde_json::{Value, json};
-%else
+{% else %}
 use serde_json::json;
-%end
+{% endif %}
 use setpoint::owner::controller_reference;
 
 use crate::api;
 
-%if cluster_scoped
+{% if cluster_scoped %}
 /// Where the children are: a `Widget` is in no namespace.
 const NAMESPACE: &str = "default";
 
-%end
+{% endif %}
 /// The same name as the object, and belonging to it.
 fn metadata(object: &api::Widget) -> ObjectMeta {
     ObjectMeta {
         name: Some(object.name_any()),
-%if cluster_scoped
+{% if cluster_scoped %}
         namespace: Some(NAMESPACE.to_owned()),
-%else
+{% else %}
         namespace: object.namespace(),
-%end
+{% endif %}
         owner_references: controller_reference(object).map(|reference| vec![reference]),
         ..ObjectMeta::default()
     }
 }
-%if message
+{% if message %}
 
 fn message(object: &api::Widget) -> String {
-%if plain
+{% if plain %}
     object.spec.message.clone()
-%else
+{% else %}
     format!("made for {}", object.name_any())
-%end
+{% endif %}
 }
-%end
-%if workload
+{% endif %}
+{% if workload %}
 
 fn labels(object: &api::Widget) -> Value {
     json!({"app.kubernetes.io/name": "widget", "app.kubernetes.io/instance": object.name_any()})
 }
-%end
-%if pods
+{% endif %}
+{% if pods %}
 
 fn pod_template(object: &api::Widget, restart_policy: &str) -> Value {
     json!({
@@ -57,30 +59,39 @@ fn pod_template(object: &api::Widget, restart_policy: &str) -> Value {
         },
     })
 }
-%end
+{% endif %}
+{% for child in owned %}
 
-%functions
+{{ child.function }}
+{% endfor %}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-%if plain
+{% if plain %}
     fn object() -> api::Widget {
         let mut object = api::Widget::new("one", api::WidgetSpec { message: "hello".to_owned() });
-%else
+{% else %}
     fn object() -> api::Widget {
         let sample = include_str!("../config/samples/widget.yaml");
         let mut object: api::Widget = serde_saphyr::from_str(sample).expect("the sample is a Widget");
         object.metadata.name = Some("one".to_owned());
-%end
+{% endif %}
         object.metadata.uid = Some("1".to_owned());
-%if cluster_scoped
-%else
+{% if not cluster_scoped %}
         object.metadata.namespace = Some("default".to_owned());
-%end
+{% endif %}
         object
     }
+{% for child in owned %}
 
-%tests
+    #[test]
+    fn the_{{ child.name }}_belongs_to_the_object() -> Result<(), serde_json::Error> {
+        let child = {{ child.name }}(&object())?;
+        assert_eq!(child.name_any(), "one");
+        assert!(setpoint::owner::is_controlled_by(&child, &object()));
+        Ok(())
+    }
+{% endfor %}
 }

@@ -1,64 +1,65 @@
 //! The controller: makes the world match each `Widget`.
 
-%if owned
+{% if owned %}
 use std::fmt::Debug;
 
-%end
-%if owned
-%imports
+{% for child in owned %}
+use k8s_openapi::api::{{ child.module }}::{{ child.kind }};
+{% endfor %}
 use k8s_openapi::NamespaceResourceScope;
-%end
-%if conditions
+{% endif %}
+{% if conditions %}
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-%end
-%if owned
+{% endif %}
+{% if owned %}
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
-%else
-%if conditions
+{% elif conditions %}
 use kube::{Api, ResourceExt};
-%else
+{% else %}
 use kube::ResourceExt;
-%end
-%end
-%if conditions
+{% endif %}
+{% if conditions %}
 use setpoint::conditions::{new_condition, set_condition};
-%end
-%if owned
+{% endif %}
+{% if owned %}
 use setpoint::controller::{Predicate, Watchable};
 use setpoint::owner::is_controlled_by;
 use setpoint::{Action, Context, Controller, Ensured, Event, ObjectKey, ReconcileError, Verb};
 use setpoint::ensure;
-%else
+{% else %}
 use setpoint::controller::Predicate;
 use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
-%end
-%if conditions
+{% endif %}
+{% if conditions %}
 use setpoint::patch_status;
-%end
+{% endif %}
 
 use crate::api;
-%if owned
+{% if owned %}
 use crate::children;
-%end
+{% endif %}
 
-%if conditions
+{% if conditions %}
 /// The condition that says whether everything is in place.
 pub const READY: &str = "Ready";
 
-%end
+{% endif %}
 /// The controller: what to call, what to watch, and what it writes (config/rbac is made from that).
 pub fn controller() -> Controller<api::Widget> {
     Controller::new(crate::NAME, reconcile)
         // What we write into a status ourselves is no news.
         .filter(Predicate::generation_changed())
-%if conditions
+{% if conditions %}
         .writes_status::<api::Widget>()
-%end
-%owns
-%if owned
+{% endif %}
+{% for child in owned %}
+        .owns::<{{ child.kind }}>()
+        .writes::<{{ child.kind }}>(&[Verb::Create, Verb::Patch])
+{% endfor %}
+{% if owned %}
         .records_events()
-%end
+{% endif %}
         .workers(4)
 }
 
@@ -70,21 +71,23 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         return Ok(Action::done());
     }
     let outcome = make(&object, &cx).await;
-%if conditions
+{% if conditions %}
     let ready = match &outcome {
         Ok(()) => new_condition(READY, true, "Reconciled", "everything is in place"),
         Err(error) => new_condition(READY, false, "Failed", error.to_string()),
     };
     write_status(&object, ready, &cx).await?;
-%end
+{% endif %}
     // What failed is tried again, later and later.
     outcome.map(|()| Action::done())
 }
 
 /// Makes everything that the object asks for. Called again and again, it changes nothing that is as it should be.
-%if owned
+{% if owned %}
 async fn make(object: &api::Widget, cx: &Context) -> Result<(), ReconcileError> {
-%keeps
+{% for child in owned %}
+    keep(object, children::{{ child.name }}(object)?, cx).await?;
+{% endfor %}
     Ok(())
 }
 
@@ -106,21 +109,21 @@ where
     }
     Ok(())
 }
-%else
+{% else %}
 async fn make(object: &api::Widget, _cx: &Context) -> Result<(), ReconcileError> {
     tracing::info!(name = object.name_any(), "reconciled");
     Ok(())
 }
-%end
-%if conditions
+{% endif %}
+{% if conditions %}
 
-%if plain
+{% if plain %}
 async fn write_status(object: &api::Widget, mut ready: Condition, cx: &Context) -> Result<(), kube::Error> {
     let mut status: api::WidgetStatus = object.status.clone().unwrap_or_default();
     status.observed_generation = object.metadata.generation;
     ready.observed_generation = object.metadata.generation;
     set_condition(&mut status.conditions, ready, cx.env().now());
-%else
+{% else %}
 async fn write_status(object: &api::Widget, mut ready: Condition, cx: &Context) -> Result<(), ReconcileError> {
     // As JSON: the conditions of this kind have a type of their own.
     let mut status = match &object.status {
@@ -132,13 +135,13 @@ async fn write_status(object: &api::Widget, mut ready: Condition, cx: &Context) 
     ready.observed_generation = object.metadata.generation;
     set_condition(&mut conditions, ready, cx.env().now());
     status["conditions"] = serde_json::to_value(conditions)?;
-%end
-%if cluster_scoped
+{% endif %}
+{% if cluster_scoped %}
     let api: Api<api::Widget> = Api::all(cx.client());
-%else
+{% else %}
     let api: Api<api::Widget> = Api::namespaced(cx.client(), &object.namespace().unwrap_or_default());
-%end
+{% endif %}
     patch_status(&api, object, &status).await?;
     Ok(())
 }
-%end
+{% endif %}

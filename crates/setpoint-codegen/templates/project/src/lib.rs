@@ -1,19 +1,19 @@
 //! The kind `Widget`, and the operator that looks after its objects.
 
 pub mod api;
-%if owned
+{% if owned %}
 mod children;
-%end
+{% endif %}
 mod controller;
-%if webhook
+{% if webhook %}
 pub mod webhook;
-%end
+{% endif %}
 
-%if conditions
+{% if conditions %}
 pub use controller::{READY, controller};
-%else
+{% else %}
 pub use controller::controller;
-%end
+{% endif %}
 
 use setpoint::Permissions;
 

@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
-%if webhook
+{% if webhook %}
 use setpoint::webhook::Certificates;
-%end
+{% endif %}
 use setpoint::{ClientConfig, LeaseConfig, Manager};
-%if webhook
+{% if webhook %}
 use widget_operator::{NAME, controller, webhook};
-%else
+{% else %}
 use widget_operator::{NAME, controller};
-%end
+{% endif %}
 
 /// Looks after the objects of the kind Widget
 #[derive(Parser)]
@@ -24,7 +24,7 @@ struct Options {
     /// Where /healthz, /readyz and /metrics are served
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
     http: SocketAddr,
-%if webhook
+{% if webhook %}
     /// Where the webhooks are served
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9443")]
     webhooks: SocketAddr,
@@ -32,7 +32,7 @@ struct Options {
     /// themselves, and the cluster is told to call this process: for development
     #[arg(long, value_name = "FOLDER")]
     tls: Option<PathBuf>,
-%end
+{% endif %}
 }
 
 #[tokio::main]
@@ -44,7 +44,7 @@ async fn main() -> anyhow::Result<()> {
         config = config.kubeconfig(path);
     }
     let client = config.connect().await?;
-%if webhook
+{% if webhook %}
     let certificates = match options.tls {
         Some(folder) => Certificates::files(folder.join("tls.crt"), folder.join("tls.key")),
         None => {
@@ -53,15 +53,15 @@ async fn main() -> anyhow::Result<()> {
             certificates
         }
     };
-%end
+{% endif %}
     // Several replicas may run; one of them works.
     let lease = LeaseConfig::new(client.default_namespace(), NAME);
     Manager::new(client)
         .http(options.http)
         .leader_election(lease)
-%if webhook
+{% if webhook %}
         .webhooks(options.webhooks, webhook::server(certificates))
-%end
+{% endif %}
         .controller(controller())
         .stop_on_signals()
         .run()

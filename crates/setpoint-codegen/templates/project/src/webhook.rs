@@ -31,18 +31,18 @@ async fn fill_in(request: AdmissionRequest<api::Widget>) -> Mutation<api::Widget
 
 async fn check(request: AdmissionRequest<api::Widget>) -> Verdict {
     let Some(object) = request.object else { return Verdict::allow() };
-%if plain
+{% if plain %}
     if object.spec.message.trim().is_empty() {
         return Verdict::deny("spec.message: there is nothing but space in it");
     }
     Verdict::allow()
-%else
+{% else %}
     // What a schema cannot say. A rule to begin with: replace it by yours.
     if object.name_any().ends_with("-forbidden") {
         return Verdict::deny("metadata.name: this one is forbidden");
     }
     Verdict::allow()
-%end
+{% endif %}
 }
 
 /// Tells a cluster where this process answers: for development. In a cluster config/webhook does it.

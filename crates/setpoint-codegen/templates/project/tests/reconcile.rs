@@ -3,33 +3,31 @@
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-%imports
-%if owned
+{% for child in owned %}
+use k8s_openapi::api::{{ child.module }}::{{ child.kind }};
+{% endfor %}
+{% if owned %}
 use kube::api::DeleteParams;
-%end
-%if sample
+{% endif %}
+{% if sample %}
 use kube::ResourceExt;
-%end
+{% endif %}
 use kube::api::{Api, PostParams};
 use setpoint::Metrics;
-%if sample
-%if conditions
-%if plain
+{% if sample and conditions and plain %}
 use setpoint::conditions::is_condition_true;
-%end
-%end
-%end
+{% endif %}
 use setpoint::controller::Runtime;
 use setpoint_sim::World;
 use tokio::time::sleep;
-%if sample
-%if conditions
+{% if sample %}
+{% if conditions %}
 use widget_operator::READY;
-%end
+{% endif %}
 use widget_operator::{api, controller};
-%else
+{% else %}
 use widget_operator::controller;
-%end
+{% endif %}
 
 /// Longer than anything takes that has no reason to wait.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -47,24 +45,24 @@ fn run(scenario: impl AsyncFnOnce(&World)) {
         scenario(&world).await;
     });
 }
-%if sample
+{% if sample %}
 
-%if plain
+{% if plain %}
 fn example() -> api::Widget {
     api::Widget::new("one", api::WidgetSpec { message: "hello".to_owned() })
 }
-%else
+{% else %}
 fn example() -> api::Widget {
     serde_saphyr::from_str(include_str!("../config/samples/widget.yaml")).unwrap()
 }
-%end
+{% endif %}
 
 fn objects(world: &World) -> Api<api::Widget> {
-%if cluster_scoped
+{% if cluster_scoped %}
     Api::all(world.direct())
-%else
+{% else %}
     Api::default_namespaced(world.direct())
-%end
+{% endif %}
 }
 
 #[test]
@@ -73,22 +71,20 @@ fn an_object_is_reconciled() {
         let object = objects(world).create(&PostParams::default(), &example()).await.unwrap();
         sleep(SETTLED).await;
         let now = objects(world).get(&object.name_any()).await.unwrap();
-%if conditions
-%if plain
+{% if conditions and plain %}
         let status = now.status.expect("it was written");
         assert!(is_condition_true(&status.conditions, READY), "{status:?}");
         assert_eq!(status.observed_generation, Some(1));
-%else
+{% elif conditions %}
         let status = serde_json::to_value(now.status).unwrap();
         assert_eq!(status["conditions"][0]["type"], READY, "{status}");
         assert_eq!(status["conditions"][0]["status"], "True", "{status}");
-%end
-%else
+{% else %}
         assert_eq!(now.resource_version(), object.resource_version(), "nothing is written yet");
-%end
+{% endif %}
     });
 }
-%if owned
+{% if owned %}
 
 #[test]
 fn what_it_owns_comes_back_when_somebody_deletes_it() {
@@ -96,7 +92,12 @@ fn what_it_owns_comes_back_when_somebody_deletes_it() {
         let object = objects(world).create(&PostParams::default(), &example()).await.unwrap();
         sleep(SETTLED).await;
         let name = object.name_any();
-%owned_tests
+{% for child in owned %}
+        let children: Api<{{ child.kind }}> = Api::default_namespaced(world.direct());
+        children.delete(&name, &DeleteParams::background()).await.unwrap();
+        sleep(SETTLED).await;
+        assert!(children.get_opt(&name).await.unwrap().is_some(), "the {{ child.kind }} came back");
+{% endfor %}
     });
 }
 
@@ -112,8 +113,8 @@ fn nothing_is_written_while_nothing_changes() {
         assert_eq!(writes(), before);
     });
 }
-%end
-%else
+{% endif %}
+{% else %}
 
 #[test]
 fn the_controller_starts_and_sees_that_there_is_nothing_to_do() {
@@ -124,4 +125,4 @@ fn the_controller_starts_and_sees_that_there_is_nothing_to_do() {
         assert_eq!(world.trace().requests(&setpoint_sim::Match::writes().client("client")).count(), 0);
     });
 }
-%end
+{% endif %}

@@ -25,18 +25,18 @@ async fn objects_are_filled_in_and_checked() {
     crds.create(&PostParams::default(), &crd).await.unwrap();
     register(&client, &url, &ca_bundle).await.unwrap();
 
-%if cluster_scoped
+{% if cluster_scoped %}
     let objects: Api<api::Widget> = Api::all(client);
-%else
+{% else %}
     let objects: Api<api::Widget> = Api::default_namespaced(client);
-%end
-%if plain
+{% endif %}
+{% if plain %}
     let object = |message: &str| api::Widget::new("one", api::WidgetSpec { message: message.to_owned() });
     let made = objects.create(&PostParams::default(), &object("hello")).await.unwrap();
     assert_eq!(made.labels()[LABEL], NAME);
     let refused = objects.create(&PostParams::default(), &object(" ")).await.unwrap_err();
     assert!(refused.to_string().contains("nothing but space"), "{refused}");
-%else
+{% else %}
     let sample = include_str!("../config/samples/widget.yaml");
     let mut object: api::Widget = serde_saphyr::from_str(sample).unwrap();
     let made = objects.create(&PostParams::default(), &object).await.unwrap();
@@ -44,5 +44,5 @@ async fn objects_are_filled_in_and_checked() {
     object.metadata.name = Some("it-is-forbidden".to_owned());
     let refused = objects.create(&PostParams::default(), &object).await.unwrap_err();
     assert!(refused.to_string().contains("this one is forbidden"), "{refused}");
-%end
+{% endif %}
 }
