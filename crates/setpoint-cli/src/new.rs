@@ -13,15 +13,15 @@ use crate::r#gen::{format, put, tell};
 
 /// Make an operator project that compiles, tests and runs at once
 ///
-/// Types, a controller, a program with leader election, health and metrics, tests against an API server in the
-/// process, manifests for kustomize, Dockerfile, CI and README. For example:
+/// Types, a controller, a program with leader election, health and metrics, tests against an
+/// API server in the process, manifests for kustomize, Dockerfile, CI and README. For example:
 ///
 ///     setpoint new my-app
-///     setpoint new shop-operator --group shop.example.com --kind Shop --owns deployment --owns service --webhook
+///     setpoint new shop-operator --group shop.example.com --owns deployment --webhook
 ///     setpoint new certs --from-crd certificates.yaml
 ///
-/// The project uses the crates of the checkout of Setpoint that this binary or the current folder is in, else the
-/// published ones.
+/// The project uses the crates of the checkout of Setpoint that this binary or the current
+/// folder is in, else the published ones.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct New {

@@ -226,6 +226,8 @@ fn an_audit_log_becomes_a_role_and_a_difference() -> anyhow::Result<()> {
     assert!(error.contains("is --user right?"), "{error}");
     std::fs::write(folder.path().join("audit.log"), "{}\n")?;
     assert!(fails(rbac(&[]))?.1.contains("audit.log: line 1: not an Event of audit.k8s.io/v1"));
+    std::fs::write(folder.path().join("audit.log"), "kind: Event\n")?;
+    assert!(fails(rbac(&[]))?.1.contains("audit.log: line 1: not JSON: "));
     Ok(())
 }
 
@@ -256,5 +258,8 @@ fn crds_and_roles_come_from_the_projects_example() -> anyhow::Result<()> {
     );
     std::fs::write(folder.path().join("stale"), "")?;
     assert!(fails(with_cargo(&["gen", "crd", "--check"]))?.1.contains("the example \"manifests\" failed"));
+    std::fs::write(&cargo, "#!/bin/sh\nexit 101\n")?;
+    let (_, error) = fails(with_cargo(&["gen", "rbac"]))?;
+    assert!(error.contains("the example \"manifests\" cannot be run (--project"), "{error}");
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use setpoint_codegen::{ClientKind, Clientset};
 
 use super::input::from_path;
@@ -13,9 +13,10 @@ use super::output::{Output, format};
 /// For those who like client.samplecontroller_v1alpha1().foos("default"). All of it is a thin layer over Api<Foo>,
 /// Lister<Foo> and SharedInformerFactory, which need no generated code.
 #[derive(Args)]
+#[command(group = ArgGroup::new("which").args(["files", "kinds"]).required(true).multiple(true))]
 pub(super) struct Client {
     /// A file or a folder with CRDs, whose types `setpoint gen types` wrote. Several times for several
-    #[arg(long = "crd", value_name = "FILE", required_unless_present = "kinds")]
+    #[arg(long = "crd", value_name = "FILE")]
     files: Vec<PathBuf>,
 
     /// The module that the types of those CRDs are in

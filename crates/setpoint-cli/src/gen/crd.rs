@@ -14,6 +14,7 @@ use super::recipe::Recipe;
 ///         setpoint_codegen::Manifests::new("NAME").crd::<Foo>().main()
 ///     }
 #[derive(Args)]
+#[command(verbatim_doc_comment)]
 pub(super) struct Crd {
     #[command(flatten)]
     recipe: Recipe,

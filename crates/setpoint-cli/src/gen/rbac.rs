@@ -15,9 +15,10 @@ use super::recipe::Recipe;
 ///
 ///     setpoint_codegen::Manifests::new("NAME").rbac("NAMESPACE", manager.permissions()).main()
 ///
-/// Or, with --from-audit, from an audit log: prints the role that the requests in it needed, and how it differs from
-/// the roles that are declared.
+/// Or, with --from-audit, from an audit log: prints the role that the requests in it needed, and
+/// how it differs from the roles that are declared.
 #[derive(Args)]
+#[command(verbatim_doc_comment)]
 pub(super) struct Rbac {
     #[command(flatten)]
     recipe: Recipe,

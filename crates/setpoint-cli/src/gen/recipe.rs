@@ -6,6 +6,9 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use clap::Args;
 
+/// What cargo ends with if there is nothing to run, or it does not compile.
+const CARGO_FAILED: i32 = 101;
+
 /// Which project, and which of its examples.
 #[derive(Args)]
 pub(super) struct Recipe {
@@ -35,9 +38,14 @@ impl Recipe {
             cargo.arg("--check");
         }
         let status = cargo.status().context("cannot run cargo")?;
-        if !status.success() {
-            bail!("the example {:?} failed; it has to call setpoint_codegen::Manifests", self.example);
+        match status.code() {
+            Some(0) => Ok(()),
+            Some(CARGO_FAILED) => bail!(
+                "the example {:?} cannot be run (--project, --package and --example say which); it has to end in \
+                 setpoint_codegen::Manifests::main",
+                self.example
+            ),
+            _ => bail!("the example {:?} failed", self.example),
         }
-        Ok(())
     }
 }

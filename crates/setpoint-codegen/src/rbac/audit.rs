@@ -39,7 +39,8 @@ pub(super) fn read(log: &str, user: Option<&str>) -> Result<Rules, Error> {
     let mut rules = Rules::default();
     for (index, line) in log.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let place = format!("line {}", index + 1);
-        let event: Event = serde_json::from_str(line).map_err(|error| Error::new(&place, error))?;
+        let event: Event =
+            serde_json::from_str(line).map_err(|error| Error::new(&place, format!("not JSON: {error}")))?;
         if event.kind != "Event" || event.verb.is_empty() {
             return Err(Error::new(place, "not an Event of audit.k8s.io/v1"));
         }
