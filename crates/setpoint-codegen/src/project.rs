@@ -224,7 +224,7 @@ impl Project {
         let template = Template::new(&facts.words())?;
         let values = facts.values(&template);
         let mut files = Vec::new();
-        for (path, text) in template::files(self.has_webhook, !facts.owned.is_empty()) {
+        for (path, text) in template::FILES.iter().filter(|(path, _)| facts.wants(path)) {
             files.push(File::new(template.names(path), template.render(path, text, &values)?));
         }
         let crd_path = format!("config/crd/{}.{}.yaml", facts.plural, facts.group);
@@ -282,6 +282,20 @@ fn has_conditions(version: &Version) -> bool {
 }
 
 impl Facts<'_> {
+    /// Whether the project has this file.
+    fn wants(&self, path: &str) -> bool {
+        match path {
+            "src/children.rs" => !self.owned.is_empty(),
+            // Without a sample nothing can be created, and without any write nothing can be seen.
+            "tests/rbac.rs" => self.has_sample() && (self.has_conditions || !self.owned.is_empty()),
+            path => self.project.has_webhook || !path.contains("webhook"),
+        }
+    }
+
+    fn has_sample(&self) -> bool {
+        self.project.from.as_ref().is_none_or(|from| from.has_sample)
+    }
+
     /// What the templates ask for.
     fn values(&self, template: &Template) -> minijinja::Value {
         let from = self.project.from.as_ref();
@@ -301,7 +315,7 @@ impl Facts<'_> {
             pods => any(Owned::has_pods),
             workload => any(|owned| owned.has_pods() || owned == Owned::Service),
             plain => from.is_none(),
-            sample => from.is_none_or(|from| from.has_sample),
+            sample => self.has_sample(),
             conditions => self.has_conditions,
             cluster_scoped => self.is_cluster_scoped,
             webhook => self.project.has_webhook,

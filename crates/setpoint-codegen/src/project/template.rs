@@ -8,7 +8,7 @@ use crate::error::Error;
 /// The files of every project that are made from a template alone, and their templates.
 macro_rules! files {
     ($($path:literal from $file:literal),* $(,)?) => {
-        const FILES: &[(&str, &str)] = &[$(($path, include_str!(concat!("../../templates/project/", $file)))),*];
+        pub(super) const FILES: &[(&str, &str)] = &[$(($path, include_str!(concat!("../../templates/project/", $file)))),*];
     };
 }
 
@@ -35,6 +35,7 @@ files! {
     "src/lib.rs" from "src/lib.rs",
     "src/main.rs" from "src/main.rs",
     "src/webhook.rs" from "src/webhook.rs",
+    "tests/rbac.rs" from "tests/rbac.rs",
     "tests/reconcile.rs" from "tests/reconcile.rs",
     "tests/webhook.rs" from "tests/webhook.rs",
 }
@@ -43,17 +44,6 @@ files! {
 pub(super) const TYPES: &str = include_str!("../../templates/project/src/api.rs");
 /// An object of it.
 pub(super) const SAMPLE: &str = include_str!("../../templates/project/config/samples/widget.yaml");
-
-/// The files of a project with or without webhooks and children.
-pub(super) fn files(
-    has_webhook: bool,
-    has_children: bool,
-) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let is_wanted = move |path: &str| {
-        (has_webhook || !path.contains("webhook")) && (has_children || path != "src/children.rs")
-    };
-    FILES.iter().copied().filter(move |(path, _)| is_wanted(path))
-}
 
 /// What templates are filled in with.
 #[derive(Debug)]
