@@ -10,8 +10,11 @@ pub(crate) struct Docs {
 /// rustdoc compiles what Markdown takes for code, so nothing in a comment may look like code; and schemars takes a
 /// leading `#` for a title.
 pub(crate) fn docs(description: &str) -> Docs {
-    let lines: Vec<String> = description.trim().lines().map(tame).collect();
-    let is_exact = lines.join("\n") == description && !description.starts_with('#');
+    let mut lines: Vec<String> = description.trim().lines().map(tame).collect();
+    if let Some(first) = lines.first_mut().filter(|first| first.trim_start().starts_with('#')) {
+        *first = format!("\\{}", first.trim_start());
+    }
+    let is_exact = lines.join("\n") == description;
     Docs { lines, exact: (!is_exact).then(|| description.to_owned()) }
 }
 
@@ -57,5 +60,6 @@ mod tests {
             );
             assert!(docs.lines.iter().all(|line| !line.chars().any(char::is_control)), "{text}");
         }
+        assert_eq!(docs("# No title").lines, ["\\# No title"]);
     }
 }

@@ -86,6 +86,11 @@ impl Field {
         if self.is_option() { format!("Option<{inner}>") } else { inner }
     }
 
+    /// Whether its type alone says that it has to be there.
+    pub(crate) fn is_required(&self) -> bool {
+        matches!(self.presence, Presence::Required | Presence::RequiredNullable)
+    }
+
     pub(crate) fn is_option(&self) -> bool {
         matches!(self.presence, Presence::Optional | Presence::RequiredNullable)
     }

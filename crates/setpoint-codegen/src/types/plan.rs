@@ -192,9 +192,15 @@ impl Planner {
         }
         let rest = self.rest(schema, &name, path)?.map(|rust| (idents.take("other"), rust));
         let known = ["properties", "required", "additionalProperties"];
+        let mut keywords = extras(schema, &known, Position::Property);
+        // A field with a default need not be there, whether it is required or not.
+        let must = fields.iter().filter(|field| field.is_required()).map(|field| field.json.as_str());
+        if must.collect::<BTreeSet<_>>() != required {
+            keywords.push(("required".to_owned(), required.iter().copied().map(Value::from).collect()));
+        }
         let described = Struct {
             description: description(schema),
-            keywords: extras(schema, &known, Position::Property),
+            keywords,
             is_default: fields.iter().all(|field| self.starts(field)),
             name: name.clone(),
             fields,

@@ -51,9 +51,9 @@ pub(super) fn attributes(
     if let Some(approval) = &definition.approval {
         add(true, format!("annotation(\"api-approved.kubernetes.io\", {})", string(approval)));
     }
-    if let Some(text) = version.schema().get("description").and_then(Value::as_str) {
-        add(true, format!("doc = {}", string(text)));
-    }
+    // Unless it is said that there is none, the derive makes one up.
+    let description = version.schema().get("description").and_then(Value::as_str);
+    add(true, format!("doc = {}", string(description.unwrap_or_default())));
     rules(version).iter().for_each(|rule| add(true, format!("validation = {rule}")));
     items
 }

@@ -34,6 +34,7 @@ pub mod v1 {
     #[serde(rename_all = "camelCase")]
     #[schemars(extend("x-setpoint-schema" = {"oneOf": [{"required": ["left"]}, {"required": ["right"]}]}))]
     #[schemars(extend("x-kubernetes-validations" = [{"message": "ten is enough", "reason": "FieldValueInvalid", "rule": "self.replicas <= 10 || self.big"}]))]
+    #[schemars(extend("required" = ["color", "empty", "maybe", "name", "replicas", "strategy", "template"]))]
     pub struct SinkSpec {
         #[serde(rename = "$ref", skip_serializing_if = "Option::is_none")]
         pub r#ref: Option<String>,
@@ -65,6 +66,8 @@ pub mod v1 {
         pub factor: Option<f64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub free: Option<Map<String, Value>>,
+        /// \# Not a title
+        #[schemars(description = "# Not a title")]
         #[serde(default = "SinkSpec::default_greeting")]
         pub greeting: String,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -290,6 +293,7 @@ pub mod v1 {
     }
 
     #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize, JsonSchema)]
+    #[schemars(extend("default" = {"replicas": 0}))]
     pub struct SinkStatus {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub replicas: Option<i32>,
@@ -340,6 +344,7 @@ pub mod v1beta1 {
     #[kube(category = "all", category = "kitchen")]
     #[kube(deprecated = "kitchen.k8s.io/v1beta1 Sink is deprecated")]
     #[kube(annotation("api-approved.kubernetes.io", "https://example.com/approved"))]
+    #[kube(doc = "")]
     pub struct SinkFields {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub operation: Option<SinkFieldsOperation>,

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::{Plan, Planner, Schema, required};
+use super::{Plan, Planner, Schema, keywords, required};
 use crate::definition::{Definition, Version};
 use crate::error::{Error, FieldPath};
 use crate::structural::{object, properties, type_of};
-use crate::types::model::Root;
+use crate::types::model::{Item, Root};
 use crate::types::names::{self, Taken};
 
 /// What every object has; its schema is not the CRD's matter.
@@ -39,7 +39,7 @@ impl Planner {
         path: &FieldPath,
     ) -> Result<Root, Error> {
         let properties = path.field("properties");
-        let name = self.structure(spec, &format!("{kind}Spec"), &properties.key("spec"))?;
+        let name = self.part(spec, &format!("{kind}Spec"), &properties.key("spec"))?;
         let status = self.status(&kind, version, path)?;
         Ok(Root { name, kind, status, is_flat: false })
     }
@@ -81,7 +81,19 @@ impl Planner {
             Some(schema) => object(schema, &path)?,
             None => &empty,
         };
-        self.structure(schema, &format!("{kind}Status"), &path).map(Some)
+        self.part(schema, &format!("{kind}Status"), &path).map(Some)
+    }
+
+    /// The struct of `spec` or `status`. The derive has no field whose attributes could say a default.
+    fn part(&mut self, schema: &Schema, name: &str, path: &FieldPath) -> Result<String, Error> {
+        let name = self.structure(schema, name, path)?;
+        let is_it = |item: &&mut Item| matches!(item, Item::Struct(described) if described.name == name);
+        if let (Some(default), Some(Item::Struct(described))) =
+            (schema.get("default"), self.items.iter_mut().find(is_it))
+        {
+            keywords::add(&mut described.keywords, "default", default);
+        }
+        Ok(name)
     }
 }
 
