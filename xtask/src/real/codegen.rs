@@ -1,7 +1,9 @@
 //! The suite `codegen`: new projects from nothing to a reconciled object, and the CRDs of well-known projects through
 //! types and back.
 
+mod crds;
 mod kopium;
+mod outcome;
 mod project;
 mod round_trip;
 mod sources;
