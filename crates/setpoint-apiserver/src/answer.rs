@@ -1,5 +1,7 @@
 //! Objects → responses, in the version and representation that the client asked for.
 
+pub(crate) mod protobuf;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -29,7 +31,7 @@ pub(crate) struct Answer {
 pub(crate) enum Payload {
     /// A stored object.
     Stored(Arc<Record>),
-    /// An object of the resource's kind that is not stored: what a dry run would have written.
+    /// An object of the resource's kind that is at hand: what a dry run would have written, or what was written.
     Object(Value),
     /// An object of some other kind: a Scale, a Status.
     Other(Value),
@@ -47,33 +49,48 @@ impl Answer {
     /// The response to `request`.
     pub(crate) fn respond(self, request: &ResourceRequest) -> Result<Response<Body>> {
         let representation = &request.representation;
-        let resource = &request.resource;
-        let mut out = Vec::new();
-        match (self.payload, representation.shape) {
-            (Payload::Stored(record), Shape::Table(shape)) => {
-                let tabulator = Tabulator::new(resource, shape, request.received);
-                tabulator.write_one(&record.value, record.revision, true, &mut out);
+        let mut response = match protobuf_body(request, &self.payload) {
+            Some(body) => respond(self.code, protobuf::MEDIA_TYPE, body),
+            None => {
+                let body = text_body(request, self.payload)?;
+                respond(self.code, representation.media.text_type(), body)
             }
-            (Payload::Stored(record), shape) => {
-                write_object(resource, shape, &record.value, record.revision, &mut out);
-            }
-            (Payload::Object(object), Shape::Table(shape)) => {
-                Tabulator::new(resource, shape, request.received).write_unstored(object, &mut out);
-            }
-            (Payload::Object(object), Shape::PartialMetadata(version)) => {
-                write_value(&partial_metadata(object, version), &mut out);
-            }
-            (Payload::Other(object), Shape::Table(shape)) if object["kind"] == "Scale" => {
-                table::write_scale(&object, shape, request.received, &mut out);
-            }
-            (Payload::Object(object) | Payload::Other(object), _) => write_value(&object, &mut out),
-        }
-        let body = finish(representation, out)?;
-        let mut response = respond(self.code, representation.media.content_type(), body);
+        };
         add_warnings(&mut response, &self.warnings);
         add_warnings(&mut response, &request.take_warnings());
         Ok(response)
     }
+}
+
+fn protobuf_body(request: &ResourceRequest, payload: &Payload) -> Option<Vec<u8>> {
+    (request.representation.media == Media::Protobuf).then(|| protobuf::payload(request, payload))?
+}
+
+/// The outcome of a request in JSON or YAML.
+fn text_body(request: &ResourceRequest, payload: Payload) -> Result<Bytes> {
+    let representation = &request.representation;
+    let resource = &request.resource;
+    let mut out = Vec::new();
+    match (payload, representation.shape) {
+        (Payload::Stored(record), Shape::Table(shape)) => {
+            let tabulator = Tabulator::new(resource, shape, request.received);
+            tabulator.write_one(&record.value, record.revision, true, &mut out);
+        }
+        (Payload::Stored(record), shape) => {
+            write_object(resource, shape, &record.value, record.revision, &mut out);
+        }
+        (Payload::Object(object), Shape::Table(shape)) => {
+            Tabulator::new(resource, shape, request.received).write_unstored(object, &mut out);
+        }
+        (Payload::Object(object), Shape::PartialMetadata(version)) => {
+            write_value(&partial_metadata(object, version), &mut out);
+        }
+        (Payload::Other(object), Shape::Table(shape)) if object["kind"] == "Scale" => {
+            table::write_scale(&object, shape, request.received, &mut out);
+        }
+        (Payload::Object(object) | Payload::Other(object), _) => write_value(&object, &mut out),
+    }
+    finish(representation, out)
 }
 
 /// The JSON that a client gets for a stored object, if it is not a table.
@@ -109,16 +126,21 @@ fn partial_metadata(mut object: Value, version: MetaVersion) -> Value {
 }
 
 /// A list of stored objects as a response.
-pub(crate) fn respond_list(
+pub(crate) async fn respond_list(
     request: &ResourceRequest,
     records: Vec<Arc<Record>>,
     meta: &ListMeta,
 ) -> Result<Response<Body>> {
     let representation = request.representation;
-    let media_type = representation.media.content_type();
+    if representation.media == Media::Protobuf
+        && let Some(pieces) = protobuf::list(request, &records, meta).await
+    {
+        return Ok(respond_pieces(protobuf::MEDIA_TYPE, pieces));
+    }
+    let media_type = representation.media.text_type();
     let mut list = List::new(request, records, meta);
     let first = list.next().unwrap_or_default();
-    if representation.media == Media::Json && !representation.pretty && !list.is_written() {
+    if representation.media != Media::Yaml && !representation.pretty && !list.is_written() {
         // A long list is written piece by piece, as fast as the client reads.
         let mut response = respond(StatusCode::OK, media_type, Bytes::new());
         *response.body_mut() = Body::stream(futures::stream::iter(std::iter::once(first).chain(list)));
@@ -126,6 +148,17 @@ pub(crate) fn respond_list(
     }
     let json = list.fold(first, |all, piece| [all, piece].concat().into());
     Ok(respond(StatusCode::OK, media_type, finish(&representation, json)?))
+}
+
+/// A body that is there in pieces: a short one is sent as a whole.
+fn respond_pieces(media_type: &'static str, pieces: Vec<Bytes>) -> Response<Body> {
+    let length: usize = pieces.iter().map(Bytes::len).sum();
+    if length <= List::PIECE {
+        return respond(StatusCode::OK, media_type, pieces.concat());
+    }
+    let mut response = respond(StatusCode::OK, media_type, Bytes::new());
+    *response.body_mut() = Body::stream(futures::stream::iter(pieces));
+    response
 }
 
 /// A list as pieces of JSON.
@@ -214,12 +247,12 @@ impl Iterator for List {
 /// JSON as the client wants it: as it is, indented, or as YAML.
 fn finish(representation: &Representation, json: impl Into<Bytes>) -> Result<Bytes> {
     let json = json.into();
-    if representation.media == Media::Json && !representation.pretty {
+    if representation.media != Media::Yaml && !representation.pretty {
         return Ok(json);
     }
     let value: Value = serde_json::from_slice(&json).map_err(Status::internal)?;
     Ok(match representation.media {
-        Media::Json => serde_json::to_vec_pretty(&value).map_err(Status::internal)?.into(),
+        Media::Json | Media::Protobuf => serde_json::to_vec_pretty(&value).map_err(Status::internal)?.into(),
         Media::Yaml => serde_saphyr::to_string(&value).map_err(Status::internal)?.into(),
     })
 }

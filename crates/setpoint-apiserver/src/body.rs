@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Map, Value};
+use setpoint_kinds::protobuf;
 
 use crate::status::{Result, Status};
 
@@ -39,6 +40,14 @@ where
         Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(limit)),
         Err(error) => Err(Status::bad_request(format!("error reading the request body: {error}"))),
     }
+}
+
+/// The object in the body of an answer, whichever form it has; for the audit log.
+pub(crate) fn answered(body: &[u8]) -> Option<Value> {
+    if body.starts_with(protobuf::MAGIC) {
+        return protobuf::decode(body).ok().map(|decoded| decoded.value);
+    }
+    serde_json::from_slice(body).ok()
 }
 
 /// A decoded body.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::negotiate::{self, Media};
+use crate::negotiate::{self, Media, Subject};
 use crate::options::Query;
 use crate::response::{Body, respond as response};
 use crate::status::{Result, Status};
@@ -94,8 +94,9 @@ impl Document {
 
     fn body(&self, media: Media, pretty: bool) -> Result<Bytes> {
         Ok(match (media, pretty) {
-            (Media::Json, false) => self.compact.clone(),
             (Media::Json, true) => serde_json::to_vec_pretty(&self.value).map_err(Status::internal)?.into(),
+            // Protobuf is not offered for these.
+            (Media::Json | Media::Protobuf, _) => self.compact.clone(),
             (Media::Yaml, _) => serde_saphyr::to_string(&self.value).map_err(Status::internal)?.into(),
         })
     }
@@ -125,7 +126,7 @@ impl Discovery {
         {
             return aggregated_response(document, headers);
         }
-        let representation = negotiate::representation(headers, &Query::default())?;
+        let representation = negotiate::representation(headers, &Query::default(), Subject::Server)?;
         let document = self.legacy.get(&segments.join("/")).ok_or_else(Status::no_such_path)?;
         let body = document.body(representation.media, representation.pretty)?;
         Ok(response(StatusCode::OK, representation.media.content_type(), body))
@@ -134,7 +135,8 @@ impl Discovery {
 
 fn aggregated_response(document: &Document, headers: &HeaderMap) -> Result<Response<Body>> {
     let known = headers.get(header::IF_NONE_MATCH) == Some(&document.etag);
-    let pretty = negotiate::representation(headers, &Query::default()).is_ok_and(|asked| asked.pretty);
+    let pretty = negotiate::representation(headers, &Query::default(), Subject::Server)
+        .is_ok_and(|asked| asked.pretty);
     let (code, body) = match known {
         true => (StatusCode::NOT_MODIFIED, Bytes::new()),
         false => (StatusCode::OK, document.body(Media::Json, pretty)?),

@@ -20,11 +20,23 @@ pub(crate) struct Representation {
     pub(crate) shape: Shape,
 }
 
-/// The media types that answers can have. Protobuf is read but not written.
+/// The media types that answers can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Media {
     Json,
     Yaml,
+    Protobuf,
+}
+
+/// What an answer is about, which decides how it can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// Objects of a built-in kind: everything can be had.
+    BuiltIn,
+    /// Custom resources have no protobuf form, but their metadata do.
+    Custom,
+    /// The server itself, as text.
+    Server,
 }
 
 /// What the answer shows of an object.
@@ -94,30 +106,51 @@ pub(crate) enum BodyFormat {
 }
 
 impl Media {
-    const ALL: [Media; 2] = [Media::Json, Media::Yaml];
+    const ALL: [Media; 3] = [Media::Json, Media::Yaml, Media::Protobuf];
 
     /// The Content-Type of answers.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Media::Json => JSON,
             Media::Yaml => YAML,
+            Media::Protobuf => PROTOBUF,
         }
+    }
+
+    /// The Content-Type of an answer in text: what has no protobuf form is JSON.
+    pub(crate) fn text_type(self) -> &'static str {
+        if self == Media::Yaml { YAML } else { JSON }
     }
 
     fn subtype(self) -> &'static str {
         match self {
             Media::Json => "json",
             Media::Yaml => "yaml",
+            Media::Protobuf => "vnd.kubernetes.protobuf",
         }
     }
 }
 
 impl Representation {
-    /// 406 if a watch cannot be answered like this: YAML has no form for a stream of events.
-    pub(crate) fn check_stream(&self) -> Result<()> {
+    /// The Content-Type of a watch; 406 if it cannot be answered like this: YAML has no form for a stream of events.
+    pub(crate) fn stream_type(&self) -> Result<&'static str> {
+        const STREAMS: [&str; 2] =
+            ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
         match self.media {
-            Media::Json => Ok(()),
-            Media::Yaml => Err(Status::not_acceptable(&["application/json;stream=watch"])),
+            Media::Json => Ok(JSON),
+            Media::Protobuf => Ok(STREAMS[1]),
+            Media::Yaml => Err(Status::not_acceptable(&STREAMS)),
+        }
+    }
+}
+
+impl Representation {
+    fn is_possible(&self, subject: Subject) -> bool {
+        match (self.media, self.shape, subject) {
+            (Media::Json | Media::Yaml, _, _) => true,
+            (Media::Protobuf, Shape::Table(_), _) | (Media::Protobuf, _, Subject::Server) => false,
+            (Media::Protobuf, Shape::Object, subject) => subject == Subject::BuiltIn,
+            (Media::Protobuf, Shape::PartialMetadata(_), _) => true,
         }
     }
 }
@@ -138,14 +171,24 @@ impl BodyFormat {
 }
 
 /// The best representation that the client accepts; 406 if there is none.
-pub(crate) fn representation(headers: &HeaderMap, query: &Query) -> Result<Representation> {
+pub(crate) fn representation(headers: &HeaderMap, query: &Query, subject: Subject) -> Result<Representation> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let mut representation = accept(text(header::ACCEPT))?;
+    let mut representation = accept(text(header::ACCEPT), subject)?;
     representation.pretty |= pretty(query, text(header::USER_AGENT));
     if let Shape::Table(table) = &mut representation.shape {
         table.include = IncludeObject::parse(query)?;
     }
     Ok(representation)
+}
+
+/// Whether the client wants to be told of failures in protobuf. A failure is what it is: neither a table nor metadata.
+pub(crate) fn takes_protobuf_status(headers: &HeaderMap) -> bool {
+    let header = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_object = |offer: &Representation| offer.shape == Shape::Object;
+    header.contains(PROTOBUF)
+        && offers(header, Subject::BuiltIn)
+            .find(is_object)
+            .is_some_and(|offer| offer.media == Media::Protobuf)
 }
 
 /// Whether the client takes this kind in JSON in place of the usual answer.
@@ -160,17 +203,25 @@ pub(crate) fn asks_for(headers: &HeaderMap, group: &str, version: &str, kind: &s
 }
 
 /// Reads an Accept header. None at all means JSON.
-fn accept(header: &str) -> Result<Representation> {
+fn accept(header: &str, subject: Subject) -> Result<Representation> {
     if header.is_empty() {
         return Ok(Representation { media: Media::Json, pretty: false, shape: Shape::Object });
     }
+    let all = if subject == Subject::Server { &Media::ALL[..2] } else { &Media::ALL[..] };
+    let types = || all.iter().map(|media| media.content_type()).collect::<Vec<_>>();
+    offers(header, subject).next().ok_or_else(|| Status::not_acceptable(&types()))
+}
+
+/// What an Accept header asks for and can be had, the best first.
+fn offers(header: &str, subject: Subject) -> impl Iterator<Item = Representation> {
     let mut clauses: Vec<Clause<'_>> = header.split(',').filter_map(Clause::parse).collect();
     clauses.sort_by_key(|clause| (Reverse(clause.quality), clause.kind == "*", clause.subtype == "*"));
-    let offers = clauses.iter().flat_map(|clause| {
-        let matching = Media::ALL.into_iter().filter(|media| clause.accepts(*media));
-        matching.filter_map(|media| clause.offer(media))
-    });
-    offers.into_iter().next().ok_or_else(|| Status::not_acceptable(&Media::ALL.map(Media::content_type)))
+    clauses.into_iter().flat_map(move |clause| {
+        Media::ALL.into_iter().filter_map(move |media| {
+            let offer = clause.accepts(media).then(|| clause.offer(media)).flatten()?;
+            offer.is_possible(subject).then_some(offer)
+        })
+    })
 }
 
 /// One alternative of an Accept header: `application/json;as=Table;v=v1;g=meta.k8s.io;q=0.5`.
@@ -219,7 +270,7 @@ impl<'a> Clause<'a> {
     fn offer(&self, media: Media) -> Option<Representation> {
         match self.parameter("stream") {
             None | Some("") => {}
-            Some("watch") if media == Media::Json => {}
+            Some("watch") if media != Media::Yaml => {}
             Some(_) => return None,
         }
         if self.parameter("sv").is_some_and(|version| !version.is_empty() && version != "v1") {
@@ -274,7 +325,7 @@ mod tests {
 
     #[track_caller]
     fn check(header: &str, expect: Representation) {
-        assert_eq!(accept(header), Ok(expect), "{header}");
+        assert_eq!(accept(header, Subject::BuiltIn), Ok(expect), "{header}");
     }
 
     #[test]
@@ -291,9 +342,11 @@ mod tests {
         check("*/*, application/yaml", yaml);
         check("application/json;pretty=1", Representation { pretty: true, ..OBJECT });
         check("application/json;stream=watch", OBJECT);
-        check("application/vnd.kubernetes.protobuf;stream=watch,application/json;stream=watch", OBJECT);
+        let protobuf = Representation { media: Media::Protobuf, ..OBJECT };
+        check("application/vnd.kubernetes.protobuf;stream=watch,application/json;stream=watch", protobuf);
         // client-go, kubectl get, the metadata client, a browser.
-        check("application/vnd.kubernetes.protobuf,application/json", OBJECT);
+        check("application/vnd.kubernetes.protobuf,application/json", protobuf);
+        check("application/json;q=0.9,application/vnd.kubernetes.protobuf;q=0.5", OBJECT);
         check(
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,\
              application/json",
@@ -302,7 +355,12 @@ mod tests {
         check(
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
              application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
-            metadata,
+            Representation { media: Media::Protobuf, ..metadata },
+        );
+        check(
+            "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,\
+             application/json;as=Table;g=meta.k8s.io;v=v1",
+            Representation { shape: Shape::Table(TableShape::default()), ..OBJECT },
         );
         check("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", metadata);
         check("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", OBJECT);
@@ -312,7 +370,7 @@ mod tests {
     fn what_cannot_be_had_is_not_acceptable() {
         for header in [
             "text/html",
-            "application/vnd.kubernetes.protobuf",
+            "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1",
             "application/json;as=Pod;v=v1;g=meta.k8s.io",
             "application/json;as=PartialObjectMetadata",
             "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v2",
@@ -320,13 +378,37 @@ mod tests {
             "application/json;stream=other",
             "json",
         ] {
-            let status = accept(header).unwrap_err();
+            let status = accept(header, Subject::BuiltIn).unwrap_err();
             assert_eq!((status.code.as_u16(), &*status.reason), (406, "NotAcceptable"), "{header}");
-            let expect = "only the following media types are accepted: application/json, application/yaml";
+            let expect = "only the following media types are accepted: application/json, application/yaml, \
+                          application/vnd.kubernetes.protobuf";
             assert_eq!(status.message, expect);
         }
-        let yaml = accept("application/yaml").unwrap();
-        assert_eq!(yaml.check_stream().unwrap_err().code, 406);
+        let yaml = accept("application/yaml", Subject::BuiltIn).unwrap();
+        assert_eq!(yaml.stream_type().unwrap_err().code, 406);
+    }
+
+    #[test]
+    fn custom_resources_have_protobuf_for_their_metadata_only() {
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        assert_eq!(accept(protobuf, Subject::Custom).unwrap_err().code, 406);
+        assert_eq!(accept(&format!("{protobuf},application/json"), Subject::Custom), Ok(OBJECT));
+        let metadata = format!("{protobuf};as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+        assert_eq!(accept(&metadata, Subject::Custom).unwrap().media, Media::Protobuf);
+        assert_eq!(accept(protobuf, Subject::Server).unwrap_err().code, 406);
+    }
+
+    #[test]
+    fn failures_are_told_in_protobuf_to_those_who_ask_for_objects_in_it() {
+        let takes = |accept: &'static str| {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
+            takes_protobuf_status(&headers)
+        };
+        assert!(takes("application/vnd.kubernetes.protobuf,application/json"));
+        assert!(!takes("application/json,application/vnd.kubernetes.protobuf"));
+        assert!(!takes("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json"));
+        assert!(!takes("*/*"));
+        assert!(!takes_protobuf_status(&HeaderMap::new()));
     }
 
     #[test]
@@ -334,7 +416,7 @@ mod tests {
         let ask = |query: &str| {
             let accept = HeaderValue::from_static("application/json;as=Table;v=v1beta1;g=meta.k8s.io");
             let headers = HeaderMap::from_iter([(header::ACCEPT, accept)]);
-            representation(&headers, &Query::parse(query)).map(|found| found.shape)
+            representation(&headers, &Query::parse(query), Subject::BuiltIn).map(|found| found.shape)
         };
         let table = |include| Ok(Shape::Table(TableShape { version: MetaVersion::V1Beta1, include }));
         assert_eq!(ask(""), table(IncludeObject::Metadata));
@@ -351,7 +433,7 @@ mod tests {
     fn people_get_indented_json() {
         let wanted = |query: &str, agent: &'static str| {
             let headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static(agent))]);
-            representation(&headers, &Query::parse(query)).unwrap().pretty
+            representation(&headers, &Query::parse(query), Subject::BuiltIn).unwrap().pretty
         };
         assert!(wanted("pretty=true", "kubectl/v1.37"));
         assert!(wanted("", "curl/8.5.0"));
@@ -380,7 +462,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_header_makes_it_panic(header in "[a-z*/;,=q0-9. ]{0,40}|\\PC{0,30}") {
-            let _ = accept(&header);
+            let _ = accept(&header, Subject::BuiltIn);
             let _ = BodyFormat::of(Some(&header));
         }
     }

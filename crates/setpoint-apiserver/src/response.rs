@@ -9,7 +9,9 @@ use bytes::Bytes;
 use futures::Stream;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
+use setpoint_kinds::protobuf::MEDIA_TYPE;
 
+use crate::answer::protobuf;
 use crate::audit::Ending;
 use crate::limits::Place;
 use crate::status::Status;
@@ -113,10 +115,15 @@ pub(crate) fn respond(code: StatusCode, media_type: &'static str, body: impl Int
 }
 
 /// A failure as a response.
-pub(crate) fn respond_status(status: &Status) -> Response<Body> {
-    let mut body = status.to_json();
-    body.push(b'\n');
-    let mut response = respond(status.code, "application/json", body);
+pub(crate) fn respond_status(status: &Status, in_protobuf: bool) -> Response<Body> {
+    let mut response = match in_protobuf.then(|| protobuf::status(status)).flatten() {
+        Some(body) => respond(status.code, MEDIA_TYPE, body),
+        None => {
+            let mut body = status.to_json();
+            body.push(b'\n');
+            respond(status.code, "application/json", body)
+        }
+    };
     if let Some(seconds) = status.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

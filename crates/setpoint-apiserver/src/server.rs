@@ -33,7 +33,7 @@ use crate::limits;
 use crate::logs::LogSource;
 use crate::metadata::names;
 use crate::metrics::Metrics;
-use crate::negotiate;
+use crate::negotiate::{self, Subject};
 use crate::options::{self, Query};
 use crate::pki;
 use crate::rbac::{self, Rbac};
@@ -420,7 +420,8 @@ async fn handle(core: &Arc<Core>, parts: Parts, body: RequestBody) -> Response<B
         }
     };
     let failure = outcome.as_ref().err().map(|status| status.message.clone());
-    let mut response = outcome.unwrap_or_else(|status| respond_status(&status));
+    let mut response = outcome
+        .unwrap_or_else(|status| respond_status(&status, negotiate::takes_protobuf_status(&parts.headers)));
     started.finish(response.status());
     if let Some(pending) = pending {
         response = audited(core, pending, response, failure.as_deref(), is_watch).await;
@@ -436,7 +437,7 @@ async fn panicked(core: &Core, parts: &Parts, pending: Option<Pending>, text: &s
         pending.answered(status.code.as_u16(), Some(&format!("APIserver panic'd: {text}")));
         audit.stage(&pending, "Panic").await;
     }
-    respond_status(&status)
+    respond_status(&status, negotiate::takes_protobuf_status(&parts.headers))
 }
 
 /// Writes down how the request was answered; for a watch, that it has begun, and later that it has ended.
@@ -456,7 +457,7 @@ async fn audited(
         return response.map(|body| body.with_ending(ending));
     }
     if pending.level().has_response()
-        && let Some(object) = response.body().as_full().and_then(|body| serde_json::from_slice(body).ok())
+        && let Some(object) = response.body().as_full().and_then(|body| body::answered(body))
     {
         pending.responded(object);
     }
@@ -576,7 +577,8 @@ async fn resource_request(
         .resource(&path.group, &path.version, &path.resource)
         .ok_or_else(|| definitions::not_served(&path.group, &path.version))?;
     let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
-    let representation = negotiate::representation(&parts.headers, &query)?;
+    let subject = if resource.definition().is_some() { Subject::Custom } else { Subject::BuiltIn };
+    let representation = negotiate::representation(&parts.headers, &query, subject)?;
     Ok(ResourceRequest {
         verb,
         resource,

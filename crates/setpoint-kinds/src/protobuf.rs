@@ -10,14 +10,17 @@
 
 mod decode;
 mod encode;
+mod watch;
 mod wire;
 
 use serde_json::Value;
 
 pub use self::decode::decode_message;
-pub use self::encode::{EncodeError, encode_message};
-use self::wire::{Reader, Writer};
+pub use self::encode::{EncodeError, append_bytes, append_field, encode_message};
+pub use self::watch::append_event;
+use self::wire::{BYTES, Reader, Writer};
 use crate::table::table;
+use crate::types::Type;
 
 /// The bytes that every body starts with.
 pub const MAGIC: &[u8; 4] = b"k8s\0";
@@ -133,18 +136,34 @@ impl<'a> Envelope<'a> {
 
     /// Writes the magic bytes and the envelope.
     pub fn write(&self) -> Vec<u8> {
-        let mut writer =
-            Writer::with_capacity(self.raw.len() + self.api_version.len() + self.kind.len() + 32);
-        writer.raw(MAGIC);
-        writer.message(1, |meta| {
-            meta.bytes(1, self.api_version.as_bytes());
-            meta.bytes(2, self.kind.as_bytes());
-        });
-        writer.bytes(2, self.raw);
+        let mut writer = Writer::from(Self::start(self.api_version, self.kind, self.raw.len()));
+        writer.raw(self.raw);
         writer.bytes(3, self.content_encoding.as_bytes());
         writer.bytes(4, self.content_type.as_bytes());
         writer.finish()
     }
+
+    /// The beginning of a body whose object is plain protobuf of `length` bytes: these bytes follow, and then
+    /// [`Envelope::END`]. There is room for all of it.
+    pub fn start(api_version: &str, kind: &str, length: usize) -> Vec<u8> {
+        let mut writer = Writer::with_capacity(length.min(1 << 20) + api_version.len() + kind.len() + 32);
+        head(&mut writer, api_version, kind);
+        writer.tag(2, BYTES);
+        writer.varint(length as u64);
+        writer.finish()
+    }
+
+    /// The end of a body that [`Envelope::start`] began: no encoding, no other media type.
+    pub const END: &'static [u8] = &[3 << 3 | BYTES, 0, 4 << 3 | BYTES, 0];
+}
+
+/// Writes the magic bytes and what the envelope says of the object.
+fn head(writer: &mut Writer, api_version: &str, kind: &str) {
+    writer.raw(MAGIC);
+    writer.message(1, |meta| {
+        meta.bytes(1, api_version.as_bytes());
+        meta.bytes(2, kind.as_bytes());
+    });
 }
 
 /// Decodes a body: the magic bytes and a `runtime.Unknown` around an object of a built-in kind.
@@ -191,6 +210,14 @@ pub fn encode(object: &Value) -> Result<Vec<u8>, EncodeError> {
     let ty = table()
         .type_of_kind(group, version, kind)
         .ok_or_else(|| EncodeError::Kind { api_version: api_version.to_owned(), kind: kind.to_owned() })?;
-    let raw = encode_message(ty, object)?;
-    Ok(Envelope { api_version, kind, raw: &raw, ..Envelope::default() }.write())
+    encode_as(ty, api_version, kind, object)
+}
+
+/// Encodes an object of type `ty` into a body that names this kind, whatever the object itself says.
+pub fn encode_as(ty: &Type, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, EncodeError> {
+    let mut writer = Writer::with_capacity(1024);
+    head(&mut writer, api_version, kind);
+    writer.message(2, |raw| encode::structure(ty, object, raw, 0))?;
+    writer.raw(Envelope::END);
+    Ok(writer.finish())
 }

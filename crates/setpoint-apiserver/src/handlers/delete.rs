@@ -85,7 +85,7 @@ pub(crate) async fn handle_collection(core: &Core, request: &ResourceRequest) ->
     }
     let meta = ListMeta { revision: page.revision, ..ListMeta::default() };
     let records = convert::webhook::records(core, &request.resource, records).await?;
-    respond_list(request, records, &meta)
+    respond_list(request, records, &meta).await
 }
 
 fn read_options(request: &ResourceRequest) -> Result<DeleteOptions> {

@@ -25,7 +25,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
         Selection::new(&request.resource, request.namespace.as_deref(), request.name.as_deref(), &options)?;
     let listing = list(core, request, &options, &selection).await?;
     let records = convert::webhook::records(core, &request.resource, listing.records).await?;
-    respond_list(request, records, &listing.meta)
+    respond_list(request, records, &listing.meta).await
 }
 
 struct Listing {

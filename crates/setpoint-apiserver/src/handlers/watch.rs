@@ -1,4 +1,4 @@
-//! Watches: a response that goes on, one JSON line a change.
+//! Watches: a response that goes on, one JSON line or one frame of protobuf a change.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,14 +7,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::json;
+use setpoint_kinds::protobuf::append_event;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::get::wait_until_fresh;
-use crate::answer::write_object;
+use crate::answer::{protobuf, write_object};
 use crate::convert;
 use crate::limits::Place;
-use crate::negotiate::Shape;
+use crate::negotiate::{Media, Shape};
 use crate::options::ListOptions;
 use crate::request::ResourceRequest;
 use crate::resource::Resource;
@@ -33,7 +34,7 @@ const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const PIECE: usize = 32 * 1024;
 
 pub(crate) async fn handle(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<Body>> {
-    request.representation.check_stream()?;
+    let media_type = request.representation.stream_type()?;
     let place = core.limits.watch(&request.user)?;
     let options = ListOptions::parse(&request.query, true)?;
     let selection =
@@ -57,6 +58,7 @@ pub(crate) async fn handle(core: &Arc<Core>, request: &ResourceRequest) -> Resul
         retired: request.resource.definition().map(|custom| custom.ended.clone()),
         resource: Arc::clone(&request.resource),
         shape,
+        is_protobuf: request.representation.media == Media::Protobuf,
         rows,
         selection,
         initial: start.initial,
@@ -74,7 +76,7 @@ pub(crate) async fn handle(core: &Arc<Core>, request: &ResourceRequest) -> Resul
         let (piece, end) = stream.next_piece().await?;
         Some((piece, (!end).then_some(stream)))
     }));
-    let mut response = respond(StatusCode::OK, "application/json", Bytes::new());
+    let mut response = respond(StatusCode::OK, media_type, Bytes::new());
     *response.body_mut() = body;
     Ok(response)
 }
@@ -123,6 +125,7 @@ struct Stream {
     core: Arc<Core>,
     resource: Arc<Resource>,
     shape: Shape,
+    is_protobuf: bool,
     /// Makes rows, if events are tables.
     rows: Option<Rows>,
     selection: Selection,
@@ -201,7 +204,7 @@ impl Stream {
     /// Writes some more of the initial objects; false when all are told.
     fn write_initial(&mut self, out: &mut Vec<u8>) -> bool {
         while let Some(record) = self.initial.pop_front() {
-            self.write_line("ADDED", &record.value, record.revision, out);
+            self.write_change("ADDED", &record, record.revision, out);
             if out.len() >= PIECE {
                 return true;
             }
@@ -218,7 +221,7 @@ impl Stream {
         if !convert::webhook::is_needed(&self.resource) {
             for event in events {
                 if let Some((kind, record)) = self.selection_sees(event) {
-                    self.write_line(kind, &record.value, event.revision(), out);
+                    self.write_event(kind, event, record, out);
                 }
             }
             return Ok(());
@@ -226,7 +229,7 @@ impl Stream {
         for event in events {
             let Some((kind, record)) = self.selection_sees(event) else { continue };
             let record = convert::webhook::record(&self.core, &self.resource, Arc::clone(record)).await?;
-            self.write_line(kind, &record.value, event.revision(), out);
+            self.write_change(kind, &record, event.revision(), out);
         }
         Ok(())
     }
@@ -242,6 +245,30 @@ impl Stream {
             (Some(previous), false) => Some(("DELETED", previous)),
             (None, false) => None,
         }
+    }
+
+    /// Tells a change with `record`, which is that of the event or the one before it.
+    fn write_event(&mut self, kind: &str, event: &Event, record: &Arc<Record>, out: &mut Vec<u8>) {
+        if self.is_protobuf
+            && Arc::ptr_eq(record, &event.record)
+            && let Some(body) = protobuf::event_object(&self.resource, self.shape, event)
+        {
+            append_event(kind, &body, out);
+            self.running.event();
+        } else {
+            self.write_change(kind, record, event.revision(), out);
+        }
+    }
+
+    fn write_change(&mut self, kind: &str, record: &Record, revision: Revision, out: &mut Vec<u8>) {
+        let value = &record.value;
+        if !self.is_protobuf {
+            return self.write_line(kind, value, revision, out);
+        }
+        if let Some(body) = protobuf::stored_object(&self.resource, self.shape, value, revision) {
+            append_event(kind, &body, out);
+        }
+        self.running.event();
     }
 
     fn write_line(&mut self, kind: &str, value: &[u8], revision: Revision, out: &mut Vec<u8>) {
@@ -276,6 +303,12 @@ impl Stream {
         if let Some(annotations) = annotations {
             metadata["annotations"] = annotations;
         }
+        if self.is_protobuf {
+            if let Some(body) = protobuf::bookmark(&self.resource, self.shape, metadata) {
+                append_event("BOOKMARK", &body, out);
+            }
+            return;
+        }
         if let Some(Rows { tabulator, with_columns }) = &mut self.rows {
             out.extend_from_slice(b"{\"type\":\"BOOKMARK\",\"object\":");
             tabulator.write_bookmark(metadata, std::mem::take(with_columns), out);
@@ -294,6 +327,12 @@ impl Stream {
     }
 
     fn write_error(&self, status: &Status, out: &mut Vec<u8>) {
+        if self.is_protobuf {
+            if let Some(body) = protobuf::status(status) {
+                append_event("ERROR", &body, out);
+            }
+            return;
+        }
         out.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
         out.extend_from_slice(&status.to_json());
         out.extend_from_slice(b"}\n");

@@ -1,7 +1,9 @@
 //! The bounded history of a store: what watchers read, and what makes lists at past revisions possible.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
 
 use super::{Record, Revision};
 
@@ -28,6 +30,8 @@ pub(crate) struct Event {
     pub previous: Option<Arc<Record>>,
     /// Whether the record was removed.
     pub deleted: bool,
+    /// The record in protobuf, worked out when a watcher first asks; none if it has no such form.
+    pub protobuf: OnceLock<Option<Bytes>>,
 }
 
 impl Event {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -73,7 +73,7 @@ impl State {
         let collection = Arc::clone(&write.key.collection);
         let (record, deleted) = (Arc::clone(&write.record), write.effect == Effect::Delete);
         let previous = self.replace(write);
-        let event = Event { record, previous, deleted };
+        let event = Event { record, previous, deleted, protobuf: OnceLock::new() };
         let entry = self.collections.get_mut(&collection).expect("the write has made it");
         self.bounds.push(&collection, &mut entry.log, event);
         entry.changed.send_replace(self.revision);

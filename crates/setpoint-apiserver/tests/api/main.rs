@@ -15,6 +15,7 @@ mod list;
 mod openapi;
 mod patch;
 mod policies;
+mod protobuf;
 mod server;
 mod strategic;
 mod subresources;

@@ -45,7 +45,29 @@ pub fn encode_message(ty: &Type, object: &Value) -> Result<Vec<u8>, EncodeError>
     Ok(writer.finish())
 }
 
-fn structure(ty: &Type, object: &Value, writer: &mut Writer, depth: usize) -> Result<(), EncodeError> {
+/// Appends an object of type `ty` as field `number` of the message in `out`: an item of a list, or metadata.
+///
+/// If it fails, `out` has a part of it.
+pub fn append_field(number: u32, ty: &Type, object: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let mut writer = Writer::from(std::mem::take(out));
+    let result = writer.message(number, |writer| structure(ty, object, writer, 0));
+    *out = writer.finish();
+    result
+}
+
+/// Appends bytes as field `number` of the message in `out`.
+pub fn append_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    let mut writer = Writer::from(std::mem::take(out));
+    writer.bytes(number, bytes);
+    *out = writer.finish();
+}
+
+pub(super) fn structure(
+    ty: &Type,
+    object: &Value,
+    writer: &mut Writer,
+    depth: usize,
+) -> Result<(), EncodeError> {
     if depth >= MAX_DEPTH {
         return Err(EncodeError::Depth);
     }
@@ -161,7 +183,7 @@ impl At<'_> {
             (FieldType::Time, Value::String(text)) => self.time(text, Precision::Seconds, writer)?,
             (FieldType::MicroTime, Value::String(text)) => self.time(text, Precision::Micros, writer)?,
             (FieldType::RawExtension | FieldType::FieldsV1 | FieldType::Json, value) if !value.is_null() => {
-                writer.bytes(1, value.to_string().as_bytes());
+                writer.json(1, value);
             }
             (FieldType::SchemaOrBool, Value::Bool(allows)) => writer.number(1, i64::from(*allows)),
             (FieldType::SchemaOrBool, Value::Object(_)) => {

@@ -1,5 +1,7 @@
 //! The wire format of protobuf: varints, tags and length-delimited bytes.
 
+use serde_json::Value;
+
 use super::DecodeError;
 
 pub(super) const VARINT: u8 = 0;
@@ -113,6 +115,13 @@ pub(super) struct Writer {
     out: Vec<u8>,
 }
 
+impl From<Vec<u8>> for Writer {
+    /// Goes on where a message has been begun.
+    fn from(out: Vec<u8>) -> Self {
+        Self { out }
+    }
+}
+
 impl Writer {
     pub(super) fn with_capacity(capacity: usize) -> Self {
         Self { out: Vec::with_capacity(capacity) }
@@ -126,15 +135,12 @@ impl Writer {
         self.out.extend_from_slice(bytes);
     }
 
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.out.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.out.push(value as u8);
+    pub(super) fn varint(&mut self, value: u64) {
+        let (bytes, width) = varint(value);
+        self.out.extend_from_slice(&bytes[..width]);
     }
 
-    fn tag(&mut self, number: u32, wire: u8) {
+    pub(super) fn tag(&mut self, number: u32, wire: u8) {
         self.varint(u64::from(number) << 3 | u64::from(wire));
     }
 
@@ -155,15 +161,43 @@ impl Writer {
         self.raw(bytes);
     }
 
+    /// Writes a value as JSON text.
+    pub(super) fn json(&mut self, number: u32, value: &Value) {
+        self.message(number, |writer| {
+            serde_json::to_writer(&mut writer.out, value).expect("JSON values always serialise into memory");
+        });
+    }
+
     /// Writes a message of which only the end tells the length.
     pub(super) fn message<T>(&mut self, number: u32, write: impl FnOnce(&mut Self) -> T) -> T {
         self.tag(number, BYTES);
         let start = self.out.len();
+        // Most messages are short: their length takes one byte, and nothing has to move.
+        self.out.push(0);
         let result = write(self);
-        let length = self.out.len() - start;
-        self.varint(length as u64);
-        let width = self.out.len() - start - length;
-        self.out[start..].rotate_right(width);
+        let end = self.out.len();
+        let length = end - start - 1;
+        if length < 0x80 {
+            self.out[start] = length as u8;
+            return result;
+        }
+        let (prefix, width) = varint(length as u64);
+        self.out.resize(end + width - 1, 0);
+        self.out.copy_within(start + 1..end, start + width);
+        self.out[start..start + width].copy_from_slice(&prefix[..width]);
         result
     }
+}
+
+/// The bytes of a number, and how many they are.
+fn varint(mut value: u64) -> ([u8; 10], usize) {
+    let mut bytes = [0; 10];
+    let mut width = 0;
+    while value >= 0x80 {
+        bytes[width] = value as u8 | 0x80;
+        value >>= 7;
+        width += 1;
+    }
+    bytes[width] = value as u8;
+    (bytes, width + 1)
 }

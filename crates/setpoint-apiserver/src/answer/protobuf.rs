@@ -1,0 +1,190 @@
+//! Answers in `application/vnd.kubernetes.protobuf`.
+//!
+//! Stored objects are JSON. Where the value of an object is at hand it is encoded as it is; otherwise it is read again.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use setpoint_kinds::protobuf::{self, EncodeError, Envelope};
+use setpoint_kinds::{Type, table};
+
+use super::Payload;
+use crate::convert;
+use crate::negotiate::{Media, MetaVersion, Shape};
+use crate::object::{self, ListMeta};
+use crate::request::ResourceRequest;
+use crate::resource::Resource;
+use crate::status::Status;
+use crate::storage::{Event, Record};
+
+/// The media type of a body.
+pub(super) const MEDIA_TYPE: &str = protobuf::MEDIA_TYPE;
+
+/// Whether the value of a written object is all that its answer needs.
+pub(crate) fn takes_value(request: &ResourceRequest) -> bool {
+    let representation = &request.representation;
+    representation.media == Media::Protobuf
+        && representation.shape == Shape::Object
+        && !request.resource.is_converted()
+        && request.resource.ty().is_some()
+}
+
+/// The body for the outcome of a request; none if it has no protobuf form.
+pub(super) fn payload(request: &ResourceRequest, payload: &Payload) -> Option<Vec<u8>> {
+    let (resource, shape) = (&*request.resource, request.representation.shape);
+    let body = match payload {
+        Payload::Stored(record) => stored(resource, shape, &record.value, record.revision),
+        Payload::Object(value) => whole(resource, shape, value),
+        Payload::Other(value) => protobuf::encode(value),
+    };
+    known(body)
+}
+
+/// A stored object as a body; none if it has no protobuf form.
+pub(crate) fn stored_object(
+    resource: &Resource,
+    shape: Shape,
+    value: &[u8],
+    revision: u64,
+) -> Option<Vec<u8>> {
+    known(stored(resource, shape, value, revision))
+}
+
+/// The object of an event as a body. Many watchers ask for it, so it is made once.
+pub(crate) fn event_object(resource: &Resource, shape: Shape, event: &Event) -> Option<Bytes> {
+    let encode = || stored_object(resource, shape, &event.record.value, event.revision()).map(Bytes::from);
+    if shape == Shape::Object && !resource.is_converted() {
+        return event.protobuf.get_or_init(encode).clone();
+    }
+    encode()
+}
+
+/// The object of a bookmark as a body.
+pub(crate) fn bookmark(resource: &Resource, shape: Shape, metadata: Value) -> Option<Vec<u8>> {
+    known(whole(resource, shape, &json!({ "metadata": metadata })))
+}
+
+/// A failure as a body.
+pub(crate) fn status(status: &Status) -> Option<Vec<u8>> {
+    let value: Value = serde_json::from_slice(&status.to_json()).ok()?;
+    known(protobuf::encode(&value))
+}
+
+/// A stored object is always of its kind, so this fails only by a mistake of ours. The client takes JSON, too.
+fn known(body: Result<Vec<u8>, EncodeError>) -> Option<Vec<u8>> {
+    body.inspect_err(|error| tracing::warn!(%error, "an object has no protobuf form")).ok()
+}
+
+fn stored(resource: &Resource, shape: Shape, value: &[u8], revision: u64) -> Result<Vec<u8>, EncodeError> {
+    whole(resource, shape, &convert::to_served(resource, object::decode(value, revision)))
+}
+
+/// An object of a resource, in the version that is served, as a body.
+fn whole(resource: &Resource, shape: Shape, value: &Value) -> Result<Vec<u8>, EncodeError> {
+    let Shape::PartialMetadata(version) = shape else {
+        return protobuf::encode_as(type_of(resource)?, resource.api_version(), resource.kind(), value);
+    };
+    let mut raw = Vec::with_capacity(512);
+    protobuf::append_field(1, object_meta(), &value["metadata"], &mut raw)?;
+    let mut body = Envelope::start(version.api_version(), "PartialObjectMetadata", raw.len());
+    body.extend_from_slice(&raw);
+    body.extend_from_slice(Envelope::END);
+    Ok(body)
+}
+
+fn type_of(resource: &Resource) -> Result<&'static Type, EncodeError> {
+    resource.ty().ok_or_else(|| EncodeError::Kind {
+        api_version: resource.api_version().to_owned(),
+        kind: resource.kind().to_owned(),
+    })
+}
+
+fn object_meta() -> &'static Type {
+    table().type_named("meta.v1.ObjectMeta").expect("the table has it")
+}
+
+/// A list as pieces of a body; none if an item has no protobuf form. The length of all comes first, so all are made
+/// before one is sent.
+pub(super) async fn list(
+    request: &ResourceRequest,
+    records: &[Arc<Record>],
+    meta: &ListMeta,
+) -> Option<Vec<Bytes>> {
+    let (resource, shape) = (&*request.resource, request.representation.shape);
+    let (api_version, kind) = match shape {
+        Shape::PartialMetadata(version) => (version.api_version(), "PartialObjectMetadataList".to_owned()),
+        _ => (resource.api_version(), resource.list_kind().to_string()),
+    };
+    let numbers = Numbers::of(shape);
+    let mut pieces = vec![Bytes::new()];
+    let mut piece = Vec::new();
+    known_part(protobuf::append_field(numbers.metadata, list_meta(), &meta_value(meta), &mut piece))?;
+    for record in records {
+        known_part(item(resource, shape, numbers.items, record, &mut piece))?;
+        if piece.len() >= super::List::PIECE {
+            pieces.push(std::mem::take(&mut piece).into());
+            // A long list is a lot of work, and others want to work, too.
+            tokio::task::yield_now().await;
+        }
+    }
+    let length = pieces.iter().map(Bytes::len).sum::<usize>() + piece.len();
+    piece.extend_from_slice(Envelope::END);
+    pieces.push(piece.into());
+    pieces[0] = Envelope::start(api_version, &kind, length).into();
+    Some(pieces)
+}
+
+fn known_part(part: Result<(), EncodeError>) -> Option<()> {
+    part.inspect_err(|error| tracing::warn!(%error, "an item has no protobuf form")).ok()
+}
+
+/// Appends one item of a list.
+fn item(
+    resource: &Resource,
+    shape: Shape,
+    number: u32,
+    record: &Record,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    let value = convert::to_served(resource, object::decode(&record.value, record.revision));
+    match shape {
+        Shape::PartialMetadata(_) => {
+            let mut raw = Vec::with_capacity(512);
+            protobuf::append_field(1, object_meta(), &value["metadata"], &mut raw)?;
+            protobuf::append_bytes(number, &raw, out);
+            Ok(())
+        }
+        _ => protobuf::append_field(number, type_of(resource)?, &value, out),
+    }
+}
+
+/// The numbers of the fields of a list.
+struct Numbers {
+    metadata: u32,
+    items: u32,
+}
+
+impl Numbers {
+    fn of(shape: Shape) -> Numbers {
+        match shape {
+            Shape::PartialMetadata(MetaVersion::V1Beta1) => Numbers { metadata: 2, items: 1 },
+            _ => Numbers { metadata: 1, items: 2 },
+        }
+    }
+}
+
+fn list_meta() -> &'static Type {
+    table().type_named("meta.v1.ListMeta").expect("the table has it")
+}
+
+fn meta_value(meta: &ListMeta) -> Value {
+    let mut value = json!({ "resourceVersion": meta.revision.to_string() });
+    if let Some(next) = &meta.next {
+        value["continue"] = next.as_str().into();
+    }
+    if let Some(remaining) = meta.remaining {
+        value["remainingItemCount"] = remaining.into();
+    }
+    value
+}
