@@ -71,9 +71,14 @@ impl Difference {
         if child.is_empty() {
             return;
         }
+        // Nearly always only one of them has anything.
         let element = element();
-        self.removed.below.push(element.clone(), child.removed);
-        self.modified.below.push(element.clone(), child.modified);
+        if !child.removed.is_empty() {
+            self.removed.below.push(element.clone(), child.removed);
+        }
+        if !child.modified.is_empty() {
+            self.modified.below.push(element.clone(), child.modified);
+        }
         self.added.below.push(element, child.added);
     }
 }

@@ -72,23 +72,30 @@ impl FieldSet {
         if part.is_empty() {
             return;
         }
-        let node = self.node_mut(&element);
-        node.is_member |= part.is_member;
-        if node.children.is_empty() {
-            node.children = part.below;
-        } else {
-            node.children = node.children.union(&part.below);
+        match self.place(&element) {
+            Ok(at) => {
+                let node = &mut self.0[at];
+                node.is_member |= part.is_member;
+                node.children = std::mem::take(&mut node.children).join(part.below);
+            }
+            Err(at) => {
+                self.0.insert(at, Node { element, is_member: part.is_member, children: part.below });
+            }
+        }
+    }
+
+    /// Where a child is, or would be.
+    fn place(&self, element: &PathElement) -> Result<usize, usize> {
+        // Walks meet fields in order, so the place is nearly always the end.
+        match self.0.last().map(|last| last.element.cmp(element)) {
+            None | Some(Ordering::Less) => Err(self.0.len()),
+            Some(Ordering::Equal) => Ok(self.0.len() - 1),
+            Some(Ordering::Greater) => self.0.binary_search_by(|node| node.element.cmp(element)),
         }
     }
 
     fn node_mut(&mut self, element: &PathElement) -> &mut Node {
-        // Walks meet fields in order, so the place is nearly always the end.
-        let at = match self.0.last().map(|last| last.element.cmp(element)) {
-            None | Some(Ordering::Less) => Err(self.0.len()),
-            Some(Ordering::Equal) => Ok(self.0.len() - 1),
-            Some(Ordering::Greater) => self.0.binary_search_by(|node| node.element.cmp(element)),
-        };
-        let at = at.unwrap_or_else(|at| {
+        let at = self.place(element).unwrap_or_else(|at| {
             let node = Node { element: element.clone(), is_member: false, children: FieldSet::default() };
             self.0.insert(at, node);
             at
@@ -153,6 +160,28 @@ impl FieldSet {
             }),
             (one, other) => one.or(other).cloned(),
         })
+    }
+
+    /// The same, of sets that are not needed any more.
+    pub(crate) fn join(self, other: FieldSet) -> FieldSet {
+        match (self.is_empty(), other.is_empty()) {
+            (true, _) => other,
+            (false, true) => self,
+            (false, false) => self.union(&other),
+        }
+    }
+
+    /// Takes out what is in the other.
+    pub(crate) fn subtract(&mut self, other: &FieldSet) {
+        for taken in &other.0 {
+            let Ok(at) = self.0.binary_search_by(|node| node.element.cmp(&taken.element)) else { continue };
+            let node = &mut self.0[at];
+            node.is_member &= !taken.is_member;
+            node.children.subtract(&taken.children);
+            if node.is_empty() {
+                self.0.remove(at);
+            }
+        }
     }
 
     /// What is in both.
@@ -448,6 +477,25 @@ mod tests {
             prop_assert_eq!(&read, &set);
             prop_assert_eq!(read.to_fields_v1().to_string(), text);
             prop_assert!(paths.iter().all(|path| read.has(path)));
+        }
+
+        #[test]
+        fn changing_a_set_in_place_is_the_same_as_making_a_new_one(
+            paths in prop::collection::vec((prop::collection::vec(any_element(), 1..4), 0..3), 0..12),
+        ) {
+            let (mut one, mut other) = (FieldSet::default(), FieldSet::default());
+            for (path, whose) in &paths {
+                if *whose != 1 {
+                    one.insert(path);
+                }
+                if *whose != 0 {
+                    other.insert(path);
+                }
+            }
+            prop_assert_eq!(one.clone().join(other.clone()), one.union(&other));
+            let difference = one.difference(&other);
+            one.subtract(&other);
+            prop_assert_eq!(one, difference);
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Conflict {
 }
 
 /// What nobody owns: the server sets it, or it says what the object is.
-fn strip(set: &FieldSet) -> FieldSet {
+fn strip(mut set: FieldSet) -> FieldSet {
     static STRIPPED: LazyLock<FieldSet> = LazyLock::new(|| {
         FieldSet::of_fields(&[
             &["apiVersion"],
@@ -39,7 +39,8 @@ fn strip(set: &FieldSet) -> FieldSet {
             &["metadata", "uid"],
         ])
     });
-    set.difference(&STRIPPED)
+    set.subtract(&STRIPPED);
+    set
 }
 
 impl Target<'_> {
@@ -48,7 +49,7 @@ impl Target<'_> {
         let comparison = self.compare(live, new);
         // An update takes what it wants.
         let _taken = self.take(live, new, &comparison, managed, None);
-        let set = strip(&comparison.modified.union(&comparison.added));
+        let set = strip(comparison.modified.join(comparison.added));
         if !set.is_empty() {
             let manager = Manager::new(name, Operation::Update, self.api_version, self.subresource);
             let set = match managed.0.get(&manager) {
@@ -130,7 +131,7 @@ impl Target<'_> {
             return Err(conflicts);
         }
         if let Some(owned) = managed.0.get_mut(&manager) {
-            owned.set = strip(&owned.set);
+            owned.set = strip(std::mem::take(&mut owned.set));
             if owned.set.is_empty() {
                 managed.0.remove(&manager);
             }

@@ -1,6 +1,5 @@
 //! Responses that go out as fast as the client takes them, and no slower than it must.
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -25,7 +24,8 @@ pub(super) struct Outstanding {
 #[derive(Debug, Default)]
 struct Pieces {
     next: u64,
-    since: BTreeMap<u64, Instant>,
+    /// In the order of their numbers, which is the order of time. The next one is nearly always the only one.
+    since: Vec<(u64, Instant)>,
 }
 
 impl Outstanding {
@@ -35,7 +35,7 @@ impl Outstanding {
 
     /// Whether a response has been waiting for its client for so long.
     pub(super) fn is_stalled(&self, limit: Duration) -> bool {
-        let oldest = self.pieces.lock().since.first_key_value().map(|(_, since)| *since);
+        let oldest = self.pieces.lock().since.first().map(|(_, since)| *since);
         oldest.is_some_and(|since| self.env.instant().duration_since(since) >= limit)
     }
 
@@ -44,12 +44,15 @@ impl Outstanding {
         let mut pieces = self.pieces.lock();
         pieces.next += 1;
         let id = pieces.next;
-        pieces.since.insert(id, now);
+        pieces.since.push((id, now));
         id
     }
 
     fn remove(&self, id: u64) {
-        self.pieces.lock().since.remove(&id);
+        let since = &mut self.pieces.lock().since;
+        if let Ok(at) = since.binary_search_by_key(&id, |(id, _)| *id) {
+            since.remove(at);
+        }
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use setpoint_env::{Env, Task};
 
@@ -34,7 +32,26 @@ impl Drop for Streams {
 #[derive(Clone)]
 pub(super) struct Executor {
     env: Env,
-    tasks: Arc<Mutex<FuturesUnordered<Task<()>>>>,
+    tasks: Arc<Mutex<Tasks>>,
+}
+
+/// Tasks that run, and some that have ended.
+#[derive(Default)]
+struct Tasks {
+    all: Vec<Task<()>>,
+    /// How many there may be before those that have ended are forgotten.
+    limit: usize,
+}
+
+impl Tasks {
+    /// There are never more than two, or twice as many as were running when some were last forgotten.
+    fn push(&mut self, task: Task<()>) {
+        if self.all.len() >= self.limit {
+            self.all.retain(|task| !task.is_finished());
+            self.limit = (self.all.len() * 2).max(2);
+        }
+        self.all.push(task);
+    }
 }
 
 impl<F> hyper::rt::Executor<F> for Executor
@@ -45,10 +62,6 @@ where
         let task = self.env.spawn(async move {
             stream.await;
         });
-        let mut tasks = self.tasks.lock();
-        // Forget those that have ended since the last time, so that there are never more than are running
-        // plus those that ended after it.
-        while let Some(Some(_ended)) = tasks.next().now_or_never() {}
-        tasks.push(task);
+        self.tasks.lock().push(task);
     }
 }
