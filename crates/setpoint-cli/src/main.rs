@@ -17,6 +17,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use setpoint_env::Env;
 
+/// Requests are many small pieces of memory that one thread takes and another gives back. `.cargo/config.toml` has the
+/// settings that keep it small at rest.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Kubernetes controllers in Rust, and a Kubernetes API to run them against
 #[derive(Parser)]
 #[command(name = "setpoint", version, max_term_width = 100)]
