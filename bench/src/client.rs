@@ -67,7 +67,7 @@ pub(crate) async fn run(port: u16, events: u64, setup: Setup) -> anyhow::Result<
         handler.wait_for_sync().await;
     }
     run.synced();
-    client.request_text(http::Request::get("/go").body(Vec::new())?).await?;
+    client.request_text(http::Request::get(format!("/go?events={events}")).body(Vec::new())?).await?;
     let last = last_version(events).to_string().as_str().into();
     informer.wait_for_version(&Scope::Cluster, &last).await;
     // Not in a tight loop, which would be measured, too.

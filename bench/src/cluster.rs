@@ -27,7 +27,7 @@ const PODS_PER_NODE: usize = 100;
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// Creates so many Deployments of so many pods, and waits until all are ready.
-pub(crate) async fn run(deployments: usize, replicas: usize) -> Result<()> {
+pub(crate) async fn run(deployments: usize, replicas: usize, as_json: bool) -> Result<()> {
     let server = ApiServer::builder().build();
     let requests = Requests::default();
     let nodes = (deployments * replicas).div_ceil(PODS_PER_NODE);
@@ -51,6 +51,17 @@ pub(crate) async fn run(deployments: usize, replicas: usize) -> Result<()> {
     }
     let (time, cpu) = (start.elapsed(), measure::cpu() - cpu);
     let pods = deployments * replicas;
+    if as_json {
+        let result = json!({
+            "seconds": time.as_secs_f64(),
+            "pods_per_second": pods as f64 / time.as_secs_f64(),
+            "cpu_seconds": cpu.as_secs_f64(),
+            "peak_rss_mb": measure::status("VmHWM") / 1024,
+            "requests": requests.total(),
+        });
+        println!("{result}");
+        return Ok(cluster.stop().await?);
+    }
     println!("{pods} pods over {deployments} Deployments on {nodes} nodes, in one process");
     println!("created {created:.2?}, all ready {time:.2?}, {:.0} pods/s", pods as f64 / time.as_secs_f64());
     println!(

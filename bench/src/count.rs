@@ -3,6 +3,9 @@
 //!
 //! All on one thread and without a network, so that the counts hardly differ between runs.
 
+#[cfg(feature = "apiserver")]
+mod watch;
+
 use std::convert::Infallible;
 use std::hint::black_box;
 
@@ -30,6 +33,9 @@ pub(crate) enum Case {
     Read,
     /// A key that is added to a work queue, taken and done.
     Queue,
+    /// A change of a ConfigMap in an API server, until eight watchers have its event.
+    #[cfg(feature = "apiserver")]
+    Watch,
 }
 
 /// How many Pods there are when events come.
@@ -44,6 +50,8 @@ pub(crate) async fn run(case: Case, n: usize) -> Result<()> {
             let lister = informer(n, 0, false).await?.lister();
             lister.keys().iter().for_each(|key| drop(black_box(lister.get(key))));
         }
+        #[cfg(feature = "apiserver")]
+        Case::Watch => watch::run(n).await?,
         Case::Queue => {
             let queue = WorkQueue::new();
             let keys: Vec<_> =

@@ -20,31 +20,47 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 /// Changes an object `changes` times, one after another, in-process and over TLS.
-pub(crate) async fn run(changes: usize) -> Result<()> {
-    println!("object changed → reconcile called, {changes} changes one after another");
+pub(crate) async fn run(changes: usize, as_json: bool) -> Result<()> {
     let server = ApiServer::builder().build();
-    report("in-process", measure(server.client(), server.client(), changes).await?);
+    let in_process = measure(server.client(), server.client(), changes).await?;
 
     let (serving, config) = serve(ApiServer::builder().build()).await?;
     // The controller and whoever makes the change are two programs: each has connections of its own.
     let (controller, writer) = (Client::try_from(config.clone())?, Client::try_from(config)?);
-    report("over TLS", measure(controller, writer, changes).await?);
+    let over_tls = measure(controller, writer, changes).await?;
     serving.stop().await;
+    if as_json {
+        let times =
+            |times: &[Duration]| json!({"p50_us": micros(at(times, 0.5)), "p99_us": micros(at(times, 0.99))});
+        println!("{}", json!({"in_process": times(&in_process), "over_tls": times(&over_tls)}));
+        return Ok(());
+    }
+    println!("object changed → reconcile called, {changes} changes one after another");
+    report("in-process", &in_process);
+    report("over TLS", &over_tls);
     Ok(())
 }
 
-fn report(name: &str, mut times: Vec<Duration>) {
-    times.sort_unstable();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+/// The time that this share of the sorted times does not exceed.
+fn at(sorted: &[Duration], share: f64) -> Duration {
+    sorted[((sorted.len() - 1) as f64 * share) as usize]
+}
+
+fn report(name: &str, times: &[Duration]) {
     println!(
         "{name:<12} p50 {:>9.1?}   p90 {:>9.1?}   p99 {:>9.1?}   max {:>9.1?}",
-        at(0.5),
-        at(0.9),
-        at(0.99),
-        at(1.0)
+        at(times, 0.5),
+        at(times, 0.9),
+        at(times, 0.99),
+        at(times, 1.0)
     );
 }
 
+/// How long each change took, the shortest first.
 async fn measure(controller: Client, writer: Client, changes: usize) -> Result<Vec<Duration>> {
     let maps: Api<ConfigMap> = Api::default_namespaced(writer);
     let mut map = ConfigMap::default();
@@ -89,6 +105,7 @@ async fn measure(controller: Client, writer: Client, changes: usize) -> Result<V
     runtime.shutdown().cancel();
     running.await??;
     runtime.informers().shutdown().await;
+    times.sort_unstable();
     Ok(times)
 }
 

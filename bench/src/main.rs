@@ -3,16 +3,22 @@
 #![expect(clippy::print_stdout, reason = "it prints its results")]
 
 mod client;
-#[cfg(feature = "servers")]
+#[cfg(feature = "cluster")]
 mod cluster;
 mod count;
-#[cfg(feature = "servers")]
+mod e2e;
+mod fan_out;
+mod fill;
+#[cfg(feature = "apiserver")]
 mod latency;
 mod lookups;
 mod measure;
 mod pods;
 mod queue;
+mod reads;
 mod replay;
+
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
@@ -25,16 +31,19 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Benchmark {
-    #[cfg(feature = "servers")]
+    #[cfg(feature = "apiserver")]
     /// Time from the change of an object until its reconcile is called, in-process and over TLS.
     Latency {
         /// How many changes.
         #[arg(long, default_value_t = 2_000)]
         changes: usize,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// The work queue.
     Queue,
-    #[cfg(feature = "servers")]
+    #[cfg(feature = "cluster")]
     /// A whole cluster in one process: from the creation of Deployments until all their pods are ready.
     Cluster {
         /// How many Deployments.
@@ -43,13 +52,35 @@ enum Benchmark {
         /// How many pods each has.
         #[arg(long, default_value_t = 10)]
         replicas: usize,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
+    /// Our controller of the end-to-end benchmark.
+    #[command(hide = true)]
+    E2eController { kubeconfig: PathBuf },
+    /// Makes and changes sources, and watches their children, for the end-to-end benchmark.
+    #[command(hide = true)]
+    E2eLoad(e2e::load::Options),
+    /// Many watchers of the same objects.
+    #[command(hide = true)]
+    FanOut(fan_out::Options),
+    /// Fills an API server with Pods and ConfigMaps.
+    #[command(hide = true)]
+    Fill(fill::Options),
+    /// Reads all objects of a kind.
+    #[command(hide = true)]
+    Read(reads::Options),
     /// Work for counting instructions (`cargo xtask counts`).
     #[command(hide = true)]
     Count { case: count::Case, n: usize },
     /// The server of the informer benchmark.
     #[command(hide = true)]
-    ReplayServer { objects: usize, events: u64 },
+    ReplayServer {
+        objects: usize,
+        #[arg(long, value_enum, default_value = "json")]
+        format: replay::Format,
+    },
     /// Our client of the informer benchmark.
     #[command(hide = true)]
     InformerClient {
@@ -62,28 +93,32 @@ enum Benchmark {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().benchmark {
-        #[cfg(feature = "servers")]
-        Benchmark::Latency { changes } => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(latency::run(changes))
-        }
+        #[cfg(feature = "apiserver")]
+        Benchmark::Latency { changes, json } => threads()?.block_on(latency::run(changes, json)),
         Benchmark::Queue => queue::run(),
-        #[cfg(feature = "servers")]
-        Benchmark::Cluster { deployments, replicas } => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(cluster::run(deployments, replicas))
+        #[cfg(feature = "cluster")]
+        Benchmark::Cluster { deployments, replicas, json } => {
+            threads()?.block_on(cluster::run(deployments, replicas, json))
         }
+        Benchmark::E2eController { kubeconfig } => threads()?.block_on(e2e::controller::run(&kubeconfig)),
+        Benchmark::E2eLoad(options) => threads()?.block_on(e2e::load::run(&options)),
+        Benchmark::FanOut(options) => threads()?.block_on(fan_out::run(&options)),
+        Benchmark::Fill(options) => threads()?.block_on(fill::run(&options)),
+        Benchmark::Read(options) => threads()?.block_on(reads::run(&options)),
         Benchmark::Count { case, n } => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(count::run(case, n))
         }
-        Benchmark::ReplayServer { objects, events } => {
+        Benchmark::ReplayServer { objects, format } => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(replay::Replay::new(objects, events).serve())
+            runtime.block_on(replay::Replay::new(format, objects).serve())
         }
         Benchmark::InformerClient { setup, port, events } => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(client::run(port, events, setup))
+            threads()?.block_on(client::run(port, events, setup))
         }
     }
+}
+
+fn threads() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }

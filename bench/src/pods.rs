@@ -2,11 +2,13 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use setpoint_kinds::protobuf::encode_message;
+use setpoint_kinds::{conform, table};
 
-/// What stands for the resourceVersion in the template.
+/// What stands for the resourceVersion in the template: nine bytes, as long as every version that is replayed.
 const VERSION: &str = "@VERSION@";
 
-/// One Pod as JSON, without its resourceVersion.
+/// One Pod as JSON or protobuf, without its resourceVersion.
 pub(crate) struct PodText {
     before: Bytes,
     after: Bytes,
@@ -14,12 +16,27 @@ pub(crate) struct PodText {
 
 impl PodText {
     pub(crate) fn new(n: usize) -> PodText {
-        let text = pod(n).to_string();
-        let (before, after) = text.split_once(VERSION).expect("a version in the template");
+        PodText::split(pod(n).to_string().as_bytes())
+    }
+
+    pub(crate) fn protobuf(n: usize) -> PodText {
+        let ty = table().type_of_kind("", "v1", "Pod").expect("Pods are built in");
+        let mut pod = pod(n);
+        conform(ty, &mut pod, &mut Vec::new()).expect("the template is a Pod");
+        PodText::split(&encode_message(ty, &pod).expect("the template is a Pod"))
+    }
+
+    fn split(text: &[u8]) -> PodText {
+        let at = memchr::memmem::find(text, VERSION.as_bytes()).expect("a version in the template");
         PodText {
-            before: Bytes::copy_from_slice(before.as_bytes()),
-            after: Bytes::copy_from_slice(after.as_bytes()),
+            before: Bytes::copy_from_slice(&text[..at]),
+            after: Bytes::copy_from_slice(&text[at + VERSION.len()..]),
         }
+    }
+
+    /// How long it is with a version of nine digits.
+    pub(crate) fn len(&self) -> usize {
+        self.before.len() + VERSION.len() + self.after.len()
     }
 
     /// Appends the Pod in this version.

@@ -4,17 +4,24 @@
 //! what is printed is the median of the turns and their range.
 
 mod apiserver;
+mod cluster;
+mod e2e;
 mod figures;
 mod informer;
+mod markdown;
+mod plots;
+mod programs;
 mod queue;
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use serde_json::Value;
 
-use figures::Figures;
+use figures::{Figures, Metric};
 
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
@@ -37,16 +44,36 @@ pub(crate) struct Bench {
     /// Where to write the figures, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Take the figures from files that --json wrote, instead of measuring.
+    #[arg(long, value_delimiter = ',', value_name = "FILE")]
+    from: Vec<PathBuf>,
+    /// Print the figures as tables for a page.
+    #[arg(long)]
+    markdown: bool,
+    /// A page whose tables are replaced by the figures.
+    #[arg(long, value_name = "FILE")]
+    docs: Option<PathBuf>,
+    /// A folder for the plots.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     #[command(flatten)]
     apiserver: apiserver::Options,
+    #[command(flatten)]
+    cluster: cluster::Options,
+    #[command(flatten)]
+    e2e: e2e::Options,
     #[command(flatten)]
     informer: informer::Options,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Operations a second of the API server over TLS, durable, with client-go as the client.
+    /// The API server, durable and over TLS, beside kube-apiserver and etcd.
     Apiserver,
+    /// A whole cluster in one process.
+    Cluster,
+    /// Time from a change until its reconcile and its child, beside kube-rs and controller-runtime, on both servers.
+    E2e,
     /// Time to sync, events a second, memory and lookups of an informer, beside kube-rs and client-go.
     Informer,
     /// The work queue, beside client-go's.
@@ -69,17 +96,48 @@ pub(crate) fn run(options: &Bench) -> Result<ExitCode> {
         bail!("--rounds 0 measures nothing");
     }
     let mut figures = Figures::default();
-    let parts = if options.parts.is_empty() { Part::value_variants() } else { &options.parts };
-    for part in parts {
-        match part {
-            Part::Apiserver => apiserver::run(options, &mut figures)?,
-            Part::Informer => informer::run(options, &mut figures)?,
-            Part::Queue => queue::run(options, &mut figures)?,
-        }
+    for path in &options.from {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        figures.add_json(&serde_json::from_str(&text)?)?;
     }
-    figures.print();
-    if let Some(path) = &options.json {
-        std::fs::write(path, figures.to_json().to_string())?;
+    if options.from.is_empty() {
+        measure(options, &mut figures)?;
+    }
+    if options.markdown {
+        println!("{}", markdown::all(&figures));
+    } else if options.from.is_empty() {
+        figures.print();
+    }
+    if let Some(path) = &options.docs {
+        let page = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        fs::write(path, markdown::fill(&page, &figures)?)?;
+    }
+    if let Some(folder) = &options.plots {
+        plots::draw(&figures, folder)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn measure(options: &Bench, figures: &mut Figures) -> Result<()> {
+    let parts = if options.parts.is_empty() { Part::value_variants() } else { &options.parts };
+    for part in parts {
+        let outcome = match part {
+            Part::Apiserver => apiserver::run(options, figures),
+            Part::Cluster => cluster::run(options, figures),
+            Part::E2e => e2e::run(options, figures),
+            Part::Informer => informer::run(options, figures),
+            Part::Queue => queue::run(options, figures),
+        };
+        // What was measured before something failed has taken minutes.
+        if let Some(path) = &options.json {
+            fs::write(path, figures.to_json().to_string())?;
+        }
+        outcome?;
+    }
+    Ok(())
+}
+
+/// The metrics that a program's result has.
+fn turn(metrics: &[(Metric, &str)], result: &Value) -> Vec<(Metric, f64)> {
+    metrics.iter().filter_map(|(metric, name)| Some((*metric, result[*name].as_f64()?))).collect()
 }

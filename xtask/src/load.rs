@@ -10,7 +10,7 @@ mod kubeconfig;
 mod server;
 mod soak;
 mod svg;
-mod throughput;
+pub(crate) mod throughput;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -18,7 +18,7 @@ use clap::Parser;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Task {
     /// Measure our figures beside the peers' in one run.
-    Bench(bench::Bench),
+    Bench(Box<bench::Bench>),
     /// Count the instructions of the hot paths, and compare with bench/counts.txt (needs valgrind).
     Counts(counts::Counts),
     /// Generate the table of built-in kinds and its test vectors (needs Go).

@@ -19,7 +19,7 @@ pub(crate) mod process;
 mod report;
 mod samples;
 pub(crate) mod servers;
-mod startup;
+pub(crate) mod startup;
 mod workloads;
 
 use std::path::{Path, PathBuf};

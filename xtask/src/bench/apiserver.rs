@@ -1,29 +1,29 @@
-//! Operations a second of the API server: ours on its durable store, and
-//! kube-apiserver over an etcd that syncs, both over TLS, with the same
-//! client-go program as the client.
+//! The API server: ours on its durable store, and kube-apiserver over an etcd that syncs, both over TLS.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+mod ceiling;
+mod fan_out;
+mod operations;
+mod startup;
+mod stored;
 
-use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::ValueEnum;
 
 use super::Bench;
-use super::figures::{Better, Figures, Metric, OURS};
-use crate::real::peers::{LOAD, Peers};
-use crate::real::process;
+use super::figures::{Figures, OURS};
+use crate::real::peers::Peers;
 use crate::real::servers::{Reference, Server};
 
 const REFERENCE: &str = "kube-apiserver";
-const RATE: Metric = Metric { name: "operations", unit: "/s", better: Better::More };
-const CPU: Metric = Metric { name: "server CPU an operation", unit: "µs", better: Better::Less };
-const P50: Metric = Metric { name: "p50", unit: "ms", better: Better::Less };
-const P99: Metric = Metric { name: "p99", unit: "ms", better: Better::Less };
 
 #[derive(clap::Args)]
 #[group(id = "apiserver")]
 pub(super) struct Options {
+    /// apiserver: what to measure; everything unless named.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    of: Vec<Of>,
     /// apiserver: how many connections, each with one request at a time.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64])]
     connections: Vec<usize>,
@@ -33,84 +33,66 @@ pub(super) struct Options {
     /// apiserver: how long each turn is.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
+    /// apiserver: how many Pods are stored and listed.
+    #[arg(long, default_value_t = 50_000)]
+    pods: usize,
+    /// apiserver: how many ConfigMaps are stored beside them.
+    #[arg(long, default_value_t = 120_000)]
+    config_maps: usize,
 }
 
-/// What the load program prints.
-#[derive(Deserialize)]
-struct Outcome {
-    count: f64,
-    seconds: f64,
-    p50: f64,
-    p99: f64,
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Of {
+    /// From exec until a create from outside succeeds, and memory at rest.
+    Startup,
+    /// Operations a second of client-go programs.
+    Operations,
+    /// Creates a second of a client that has encoded them beforehand.
+    Ceiling,
+    /// Deliveries a second to many watchers.
+    FanOut,
+    /// Many objects: memory, lists, and the time to start after a kill.
+    Stored,
 }
 
 pub(super) fn run(bench: &Bench, figures: &mut Figures) -> Result<()> {
-    let options = &bench.apiserver;
     let peers = Peers::new(!bench.skip_build)?;
-    let load = peers.get(&LOAD).context("the client of this benchmark")?;
     let binary = crate::real::setpoint_release(bench.skip_build)?;
-    let reference = if bench.takes(REFERENCE) {
-        Reference::get(&peers).inspect_err(|error| println!("skipped {REFERENCE}: {error:#}")).ok()
-    } else {
-        None
+    let reference = match bench.takes(REFERENCE) {
+        true => Reference::get(&peers).inspect_err(|error| println!("skipped {REFERENCE}: {error:#}")).ok(),
+        false => None,
     };
-    for operation in &options.operations {
-        for connections in &options.connections {
-            let turn = Turn { load: &load, operation, connections: *connections, seconds: seconds(bench) };
-            for _ in 0..bench.rounds() {
-                turn.measure(OURS, &Server::durable_setpoint(&binary)?, figures)?;
-                if let Some(reference) = &reference {
-                    turn.measure(REFERENCE, &Server::durable_kube_apiserver(reference)?, figures)?;
-                }
-            }
+    let sides = Sides { bench, peers, binary, reference };
+    let all = Of::value_variants();
+    for of in if bench.apiserver.of.is_empty() { all } else { &bench.apiserver.of } {
+        match of {
+            Of::Startup => startup::run(&sides, figures)?,
+            Of::Operations => operations::run(&sides, figures)?,
+            Of::Ceiling => ceiling::run(&sides, figures)?,
+            Of::FanOut => fan_out::run(&sides, figures)?,
+            Of::Stored => stored::run(&sides, figures)?,
         }
     }
     Ok(())
 }
 
-fn seconds(bench: &Bench) -> f64 {
-    if bench.quick { 1.0 } else { bench.apiserver.seconds }
+/// Who is measured.
+struct Sides<'a> {
+    bench: &'a Bench,
+    peers: Peers,
+    binary: PathBuf,
+    reference: Option<Reference>,
 }
 
-/// One operation at one number of connections.
-struct Turn<'a> {
-    load: &'a PathBuf,
-    operation: &'a str,
-    connections: usize,
-    seconds: f64,
-}
-
-impl Turn<'_> {
-    fn measure(&self, side: &str, server: &Server, figures: &mut Figures) -> Result<()> {
-        let before = server.cpu()?;
-        let outcome = self.put(server.kubeconfig())?;
-        let cpu = server.cpu()? - before;
-        let case = format!("{} by {} connections", self.operation, self.connections);
-        println!("      {case}, {side}: {:.0}/s", outcome.count / outcome.seconds);
-        figures.add(
-            &case,
-            side,
-            &[
-                (RATE, outcome.count / outcome.seconds),
-                (CPU, cpu.as_secs_f64() * 1e6 / outcome.count),
-                (P50, outcome.p50),
-                (P99, outcome.p99),
-            ],
-        );
+impl Sides<'_> {
+    /// Turn by turn, a fresh server of each side.
+    fn each(&self, mut turn: impl FnMut(&'static str, &Server) -> Result<()>) -> Result<()> {
+        for _ in 0..self.bench.rounds() {
+            turn(OURS, &Server::durable_setpoint(&self.binary)?)?;
+            if let Some(reference) = &self.reference {
+                turn(REFERENCE, &Server::durable_kube_apiserver(reference)?)?;
+            }
+        }
         Ok(())
-    }
-
-    fn put(&self, kubeconfig: &Path) -> Result<Outcome> {
-        let mut command = Command::new(self.load);
-        command
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(["--operation", self.operation])
-            .args(["--connections", &self.connections.to_string()])
-            .args(["--seconds", &self.seconds.to_string()]);
-        let limit = Duration::from_secs_f64(self.seconds + 60.0);
-        let finished = process::run(command, None, limit)?;
-        ensure!(finished.status.success(), "the load program failed: {}", finished.stderr.trim());
-        Ok(serde_json::from_str(&finished.stdout)?)
     }
 }

@@ -2,26 +2,23 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::Bench;
-use super::figures::{Better, Figures, Metric, OURS};
+use super::figures::{Better, Figures, Metric, OURS, less};
+use super::programs::{bench_binary, json_of, number};
 use crate::real::peers::{INFORMER, Peers};
-use crate::real::process;
+use crate::real::process::Running;
 
 const KUBE_RS: &str = "kube-rs";
 const CLIENT_GO: &str = "client-go";
 
 /// How long one client may take.
 const LIMIT: Duration = Duration::from_secs(600);
-
-const fn less(name: &'static str, unit: &'static str) -> Metric {
-    Metric { name, unit, better: Better::Less }
-}
 
 /// What is measured, and under which name a client prints it.
 const METRICS: [(Metric, &str); 8] = [
@@ -32,7 +29,7 @@ const METRICS: [(Metric, &str); 8] = [
     (less("CPU an event", "µs"), "event_cpu"),
     (less("RSS after events", "MB"), "rss_mb"),
     (less("peak RSS", "MB"), "peak_rss_mb"),
-    (Metric { name: "updates told", unit: "", better: Better::More }, "told"),
+    (less("RSS an object", "bytes"), "object_bytes"),
 ];
 
 /// Reads of the full cache.
@@ -44,55 +41,94 @@ const LOOKUPS: [(Metric, &str); 5] = [
     (less("by namespace", "µs"), "namespace_us"),
 ];
 
+/// Which peers have too little memory for more Pods, and would take too long.
+const MOST_FOR_PEERS: usize = 200_000;
+
 #[derive(clap::Args)]
 #[group(id = "informer")]
 pub(super) struct Options {
-    /// informer: how many Pods the server has.
+    /// informer: how many Pods the server has; with several numbers, how the figures grow is printed too.
     #[arg(long, value_delimiter = ',', default_values_t = [100_000])]
     objects: Vec<usize>,
     /// informer: how many changes follow.
     #[arg(long, default_value_t = 500_000)]
     events: u64,
+    /// informer: how many changes follow for those who take longer than a few seconds for all of them.
+    #[arg(long, default_value_t = 100_000)]
+    slow_events: u64,
 }
 
 /// A client to measure.
+#[derive(Clone)]
 struct Client {
-    side: String,
+    side: &'static str,
     program: PathBuf,
     arguments: &'static [&'static str],
+    environment: &'static [(&'static str, &'static str)],
+    format: &'static str,
+    /// So many events that it takes some seconds.
+    is_slow: bool,
 }
 
 pub(super) fn run(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let ours = bench_binary("setpoint-bench", bench)?;
     let clients = clients(bench, &ours)?;
     let objects = if bench.quick { &vec![10_000] } else { &bench.informer.objects };
-    let events = if bench.quick { 50_000 } else { bench.informer.events };
     for objects in objects {
-        let case = format!("informer of {objects} Pods, {events} events");
+        let mut servers = Servers { program: &ours, objects: *objects, started: Vec::new() };
         for _ in 0..bench.rounds() {
             for client in &clients {
-                let result = measure(&ours, client, *objects, events)?;
-                println!(
-                    "      {case}, {}: {:.0} events/s",
-                    client.side,
-                    number(&result, "events_per_second")
-                );
-                figures.add(&case, &client.side, &turn(&METRICS, &result));
-                if !result["lookups"].is_null() {
-                    let case = format!("lookups in {objects} Pods");
-                    figures.add(&case, &client.side, &turn(&LOOKUPS, &result["lookups"]));
+                if !client.side.starts_with(OURS) && *objects > MOST_FOR_PEERS {
+                    println!("      skipped {} with {objects} Pods: it needs too much memory", client.side);
+                    continue;
                 }
+                turn(bench, &mut servers, client, figures)?;
             }
         }
+    }
+    figures.add_growth("informer of", &[OURS, COMPACT]);
+    figures.add_growth("lookups in", &[OURS, COMPACT]);
+    Ok(())
+}
+
+fn turn(bench: &Bench, servers: &mut Servers<'_>, client: &Client, figures: &mut Figures) -> Result<()> {
+    let objects = servers.objects;
+    let events = match (bench.quick, client.is_slow) {
+        (true, true) => 10_000,
+        (true, false) => 50_000,
+        (false, true) => bench.informer.slow_events.min(bench.informer.events),
+        (false, false) => bench.informer.events,
+    };
+    let case = format!("informer of {objects} Pods");
+    let result = measure(servers.port(client.format)?, client, objects, events)?;
+    println!(
+        "      {case}, {}: synced in {:.2} s, {:.0} events/s",
+        client.side,
+        number(&result, "sync_seconds"),
+        number(&result, "events_per_second")
+    );
+    figures.add(&case, client.side, &super::turn(&METRICS, &result));
+    if !result["lookups"].is_null() {
+        let case = format!("lookups in {objects} Pods");
+        figures.add(&case, client.side, &super::turn(&LOOKUPS, &result["lookups"]));
     }
     Ok(())
 }
 
+const COMPACT: &str = "setpoint, compact";
+
+/// client-go lists in pages unless it is told to stream, or the other way round, depending on its version.
+const LIST: &[(&str, &str)] = &[("KUBE_FEATURE_WatchListClient", "false")];
+const STREAM: &[(&str, &str)] = &[("KUBE_FEATURE_WatchListClient", "true")];
+
 fn clients(bench: &Bench, ours: &Path) -> Result<Vec<Client>> {
-    let client = |side: &str, program: &Path, arguments| Client {
-        side: side.to_owned(),
+    let client = |side, program: &Path, arguments| Client {
+        side,
         program: program.to_owned(),
         arguments,
+        environment: &[],
+        format: "json",
+        is_slow: false,
     };
     let mut clients = vec![
         client(OURS, ours, &["informer-client", "--streaming", "--lookups"] as &[_]),
@@ -100,80 +136,91 @@ fn clients(bench: &Bench, ours: &Path) -> Result<Vec<Client>> {
         client("setpoint, each object read", ours, &["informer-client", "--streaming", "--read"]),
         client("setpoint, 10 handlers", ours, &["informer-client", "--streaming", "--handlers", "10"]),
         client("setpoint, eager", ours, &["informer-client", "--streaming", "--store", "eager"]),
-        client(
-            "setpoint, compact",
-            ours,
-            &["informer-client", "--streaming", "--store", "compact", "--lookups"],
-        ),
+        client(COMPACT, ours, &["informer-client", "--streaming", "--store", "compact", "--lookups"]),
     ];
-    if bench.quick {
-        clients.retain(|client| [OURS, "setpoint, compact"].contains(&client.side.as_str()));
-    }
     if bench.takes(KUBE_RS) {
         let peer = bench_binary("setpoint-bench-kube-rs", bench)?;
-        clients.push(client("kube-rs, managedFields dropped", &peer, &["--drop", "--streaming"]));
-        if !bench.quick {
-            clients.push(client("kube-rs, managedFields dropped, list", &peer, &["--drop"]));
-            clients.push(client("kube-rs, whole", &peer, &[]));
-        }
+        clients.extend(
+            [
+                client("kube-rs, managedFields dropped", &peer, &["--drop", "--streaming"] as &[_]),
+                client("kube-rs, managedFields dropped, list", &peer, &["--drop"]),
+                client("kube-rs, whole", &peer, &[]),
+            ]
+            .map(|client| Client { is_slow: true, ..client }),
+        );
     }
     if bench.takes(CLIENT_GO) {
         match Peers::new(!bench.skip_build).and_then(|peers| peers.get(&INFORMER)) {
-            Ok(peer) => clients.push(client("client-go, JSON", &peer, &["--lookups"])),
+            Ok(peer) => clients.extend(client_go(&client("", &peer, &[]))),
             Err(error) => println!("skipped {CLIENT_GO}: {error:#}"),
         }
+    }
+    if bench.quick {
+        let taken = [OURS, COMPACT, "kube-rs, managedFields dropped", PROTOBUF, "client-go, JSON, list"];
+        println!("      --quick: without pages, other stores and handlers, and the peers' other modes");
+        clients.retain(|client| taken.contains(&client.side));
     }
     Ok(clients)
 }
 
-/// A release build of one of the programs in `bench/`.
-pub(super) fn bench_binary(package: &str, bench: &Bench) -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
-    if !bench.skip_build {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status =
-            Command::new(cargo).args(["build", "--release", "-p", package]).current_dir(root).status()?;
-        ensure!(status.success(), "{package} does not build");
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let binary = target.join("release").join(package);
-    ensure!(binary.exists(), "{} is not there: run without --skip-build", binary.display());
-    Ok(binary)
+const PROTOBUF: &str = "client-go, protobuf";
+
+fn client_go(program: &Client) -> Vec<Client> {
+    let protobuf = Client { format: "protobuf", environment: STREAM, ..program.clone() };
+    let json = Client { environment: STREAM, is_slow: true, ..program.clone() };
+    vec![
+        Client { side: PROTOBUF, arguments: &["--content", "protobuf", "--lookups"], ..protobuf.clone() },
+        Client {
+            side: "client-go, protobuf, list",
+            arguments: &["--content", "protobuf"],
+            environment: LIST,
+            ..protobuf.clone()
+        },
+        Client {
+            side: "client-go, protobuf, 10 handlers",
+            arguments: &["--content", "protobuf", "--handlers", "10"],
+            ..protobuf
+        },
+        Client { side: "client-go, JSON", ..json.clone() },
+        Client { side: "client-go, JSON, list", environment: LIST, ..json },
+    ]
 }
 
-fn number(result: &Value, name: &str) -> f64 {
-    result[name].as_f64().unwrap_or_default()
-}
-
-fn turn(metrics: &[(Metric, &str)], result: &Value) -> Vec<(Metric, f64)> {
-    metrics.iter().filter_map(|(metric, name)| Some((*metric, result[*name].as_f64()?))).collect()
-}
-
-/// One run: a fresh server, one client.
-fn measure(ours: &Path, client: &Client, objects: usize, events: u64) -> Result<Value> {
-    let server = Command::new(ours)
-        .args(["replay-server", &objects.to_string(), &events.to_string()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("starting the replay server")?;
-    let mut server = Server(server);
-    let mut port = String::new();
-    BufReader::new(server.0.stdout.take().context("its output")?).read_line(&mut port)?;
+/// One run of a client.
+fn measure(port: u16, client: &Client, objects: usize, events: u64) -> Result<Value> {
     let mut command = Command::new(&client.program);
-    command.args(client.arguments).args([port.trim(), &events.to_string()]);
-    let finished = process::run(command, None, LIMIT)?;
-    ensure!(finished.status.success(), "{} failed: {}", client.side, finished.stderr.trim());
-    let mut result: Value = serde_json::from_str(&finished.stdout).context("reading the client's result")?;
+    command.args(client.arguments).args([port.to_string(), events.to_string()]);
+    command.envs(client.environment.iter().copied());
+    let mut result = json_of(command, LIMIT)?;
     result["event_cpu"] = (number(&result, "events_cpu_seconds") * 1e6 / events as f64).into();
+    result["object_bytes"] = (number(&result, "rss_mb") * 1e6 / objects as f64).into();
     Ok(result)
 }
 
-/// The replay server, which ends with the run.
-struct Server(Child);
+/// Replay servers of so many Pods, one a format: making the Pods takes longer than replaying them.
+struct Servers<'a> {
+    program: &'a Path,
+    objects: usize,
+    started: Vec<(&'static str, u16, Running)>,
+}
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+impl Servers<'_> {
+    fn port(&mut self, format: &'static str) -> Result<u16> {
+        if let Some((_, port, _)) = self.started.iter().find(|(known, ..)| *known == format) {
+            return Ok(*port);
+        }
+        let mut server = Command::new(self.program)
+            .args(["replay-server", &self.objects.to_string(), "--format", format])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting the replay server")?;
+        let output = server.stdout.take().context("its output")?;
+        let server = Running::from(server);
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        let port = line.trim().parse().context("the replay server says no port")?;
+        self.started.push((format, port, server));
+        Ok(port)
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Bench;
 use super::figures::{Better, Figures, Metric, OURS};
-use super::informer::bench_binary;
+use super::programs::bench_binary;
 use crate::real::peers::{Peers, QUEUE};
 use crate::real::process;
 

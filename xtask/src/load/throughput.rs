@@ -26,30 +26,62 @@ pub(crate) fn run(options: &Options, binary: &Path, on: &Path) -> Result<()> {
     println!("disk: {:.0} syncs of 4 KiB a second", syncs(on)?);
     for memory in [true, false] {
         for connections in &options.connections {
-            let folder = TempDir::new_in(on)?;
-            let server = Server::start(binary, &folder, memory)?;
-            let before = server.cpu()?;
-            let begun = Instant::now();
-            let mut times = creates(&server, *connections, limit)?;
-            let (took, cpu) = (begun.elapsed().as_secs_f64(), server.cpu()? - before);
-            times.sort_unstable();
-            let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+            let run = measure(binary, on, memory, *connections, limit)?;
             println!(
                 "{} with {connections} connections: {:.0} creates/s, p50 {:.1} ms, p99 {:.1} ms, {:.3} ms \
                  server CPU a create, {:.0} MiB resident",
                 if memory { "memory" } else { "redb" },
-                times.len() as f64 / took,
-                at(0.5),
-                at(0.99),
-                cpu * 1e3 / times.len() as f64,
-                server.resident()?,
+                run.rate,
+                run.p50,
+                run.p99,
+                run.cpu,
+                run.resident,
             );
         }
     }
     Ok(())
 }
 
-fn syncs(on: &Path) -> Result<f64> {
+/// What so many connections bring about.
+pub(crate) struct Run {
+    /// Creates a second.
+    pub(crate) rate: f64,
+    /// Milliseconds, as the processor time of the server a create.
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) cpu: f64,
+    /// MiB
+    pub(crate) resident: f64,
+}
+
+/// Puts load on a server of its own.
+pub(crate) fn measure(
+    binary: &Path,
+    on: &Path,
+    memory: bool,
+    connections: usize,
+    limit: Duration,
+) -> Result<Run> {
+    let folder = TempDir::new_in(on)?;
+    let server = Server::start(binary, &folder, memory)?;
+    let before = server.cpu()?;
+    let begun = Instant::now();
+    let mut times = creates(&server, connections, limit)?;
+    let (took, cpu) = (begun.elapsed().as_secs_f64(), server.cpu()? - before);
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+    let count = times.len() as f64;
+    Ok(Run {
+        rate: count / took,
+        p50: at(0.5),
+        p99: at(0.99),
+        cpu: cpu * 1e3 / count,
+        resident: server.resident()?,
+    })
+}
+
+/// How many small writes the disk makes durable a second.
+pub(crate) fn syncs(on: &Path) -> Result<f64> {
     let mut file: File = tempfile::tempfile_in(on)?;
     file.write_all(&vec![1; 1 << 20])?;
     file.sync_all()?;

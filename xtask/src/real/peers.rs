@@ -74,6 +74,13 @@ pub(crate) const LOAD: Peer = Peer {
 
 /// client-go's side of `cargo xtask bench informer` and `queue`.
 pub(crate) const INFORMER: Peer = Peer { name: "informer", package: "./informer", ..LOAD };
+/// controller-runtime's side of `cargo xtask bench e2e`.
+pub(crate) const CONTROLLER: Peer = Peer {
+    name: "controller",
+    package: "./controller",
+    versioned_by: "sigs.k8s.io/controller-runtime",
+    ..LOAD
+};
 pub(crate) const QUEUE: Peer = Peer { name: "queue", package: "./queue", ..LOAD };
 
 pub(crate) const SAMPLE_CONTROLLER: Peer = Peer {

@@ -99,6 +99,12 @@ impl Running {
     }
 }
 
+impl From<Child> for Running {
+    fn from(child: Child) -> Self {
+        Self { child }
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();

@@ -34,11 +34,29 @@ pub(crate) struct Server {
 }
 
 struct Again {
-    program: PathBuf,
+    main: Program,
+    /// How to start etcd again, and its `HOST:PORT`.
+    etcd: Option<(Program, String)>,
+}
+
+/// How to start a process once more.
+struct Program {
+    path: OsString,
     arguments: Vec<OsString>,
     log: &'static str,
-    /// `HOST:PORT` of etcd.
-    etcd: String,
+}
+
+impl Program {
+    fn of(command: &Command, log: &'static str) -> Self {
+        let arguments = command.get_args().map(OsString::from).collect();
+        Self { path: command.get_program().to_owned(), arguments, log }
+    }
+
+    fn start(&self, folder: &Path) -> Result<Running> {
+        let mut command = Command::new(&self.path);
+        command.args(&self.arguments);
+        spawn(command, folder, self.log)
+    }
 }
 
 impl Server {
@@ -71,16 +89,23 @@ impl Server {
 
     /// `setpoint up` on its durable store, without controllers: an API server alone.
     pub(crate) fn durable_setpoint(binary: &Path) -> Result<Self> {
+        let mut server = Self::spawn_durable_setpoint(binary)?;
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// The same without waiting.
+    pub(crate) fn spawn_durable_setpoint(binary: &Path) -> Result<Self> {
         let folder = TempDir::new()?;
         let kubeconfig = folder.path().join("kubeconfig");
         let mut command = Command::new(binary);
         command
             .args(["up", "--no-controllers", "--listen", "127.0.0.1:0", "--data", "data", "--kubeconfig"])
             .arg(&kubeconfig);
-        let process = spawn(command, folder.path(), "setpoint.log")?;
-        let mut server = Self { processes: vec![process], kubeconfig, again: None, folder };
-        server.wait_until_ready()?;
-        Ok(server)
+        let main = Program::of(&command, "setpoint.log");
+        let process = spawn(command, folder.path(), main.log)?;
+        let again = Some(Again { main, etcd: None });
+        Ok(Self { processes: vec![process], kubeconfig, again, folder })
     }
 
     /// `setpoint up` as it is without any setting but where to listen: with its controllers and a node. It does not
@@ -148,9 +173,14 @@ impl Server {
 
     /// The same with an etcd that syncs what it writes, as in production.
     pub(crate) fn durable_kube_apiserver(programs: &Reference) -> Result<Self> {
-        let mut server = Self::spawn_over(programs, &[])?;
+        let mut server = Self::spawn_durable_kube_apiserver(programs)?;
         server.wait_until_ready()?;
         Ok(server)
+    }
+
+    /// The same without waiting.
+    pub(crate) fn spawn_durable_kube_apiserver(programs: &Reference) -> Result<Self> {
+        Self::spawn_over(programs, &[])
     }
 
     /// A test environment without waiting until it is ready.
@@ -163,7 +193,10 @@ impl Server {
         let port = free_port()?;
         let credentials = Credentials::write(folder.path())?;
         fs::write(folder.path().join("tokens.csv"), access::token_file())?;
-        let (etcd, etcd_url) = spawn_etcd(&programs.etcd, etcd_options, folder.path())?;
+        let etcd_url = format!("http://127.0.0.1:{}", free_port()?);
+        let etcd = etcd_command(&programs.etcd, etcd_options, &etcd_url)?;
+        let etcd_program = Program::of(&etcd, "etcd.log");
+        let etcd = spawn(etcd, folder.path(), etcd_program.log)?;
         let mut command = Command::new(&programs.kube_apiserver);
         command
             .arg(format!("--etcd-servers={etcd_url}"))
@@ -180,12 +213,10 @@ impl Server {
             // There is no controller manager to make service accounts.
             .arg("--disable-admission-plugins=ServiceAccount");
         let again = Again {
-            program: programs.kube_apiserver.clone(),
-            arguments: command.get_args().map(OsString::from).collect(),
-            log: "kube-apiserver.log",
-            etcd: etcd_url.trim_start_matches("http://").to_owned(),
+            main: Program::of(&command, "kube-apiserver.log"),
+            etcd: Some((etcd_program, etcd_url.trim_start_matches("http://").to_owned())),
         };
-        let process = spawn(command, folder.path(), again.log)?;
+        let process = spawn(command, folder.path(), again.main.log)?;
         let kubeconfig = folder.path().join("kubeconfig");
         credentials.kubeconfig(port).write(&kubeconfig)?;
         Ok(Self { processes: vec![process, etcd], kubeconfig, again: Some(again), folder })
@@ -223,16 +254,25 @@ impl Server {
     pub(crate) fn restart(&mut self) -> Result<()> {
         let again = self.again.as_ref().context("this server keeps nothing over a restart")?;
         drop(self.processes.remove(0));
-        let mut command = Command::new(&again.program);
-        command.args(&again.arguments);
-        self.processes.insert(0, spawn(command, self.folder.path(), again.log)?);
+        self.processes.insert(0, again.main.start(self.folder.path())?);
         self.wait_until_ready()
+    }
+
+    /// Kills every process with SIGKILL, and starts them again without waiting.
+    pub(crate) fn crash(&mut self) -> Result<()> {
+        let again = self.again.as_ref().context("this server keeps nothing over a restart")?;
+        self.processes.clear();
+        let etcd = again.etcd.as_ref().map(|(etcd, _)| etcd.start(self.folder.path())).transpose()?;
+        self.processes.push(again.main.start(self.folder.path())?);
+        self.processes.extend(etcd);
+        Ok(())
     }
 
     /// Gives up the history up to now.
     pub(crate) fn compact(&self) -> Result<()> {
         let again = self.again.as_ref().context("this server keeps nothing over a restart")?;
-        let etcd = Client::plain(&again.etcd);
+        let (_, address) = again.etcd.as_ref().context("only etcd is compacted")?;
+        let etcd = Client::plain(address);
         // Any key will do: the answer's header has the revision.
         let header = etcd.post("/v3/kv/range", &json!({"key": "AA=="}))?.text()?;
         let header: Value = serde_json::from_str(&header).context("etcd does not answer in JSON")?;
@@ -302,8 +342,7 @@ fn spawn(mut command: Command, folder: &Path, log: &str) -> Result<Running> {
     Running::start(&mut command)
 }
 
-fn spawn_etcd(binary: &Path, options: &[&str], folder: &Path) -> Result<(Running, String)> {
-    let client = format!("http://127.0.0.1:{}", free_port()?);
+fn etcd_command(binary: &Path, options: &[&str], client: &str) -> Result<Command> {
     let peer = format!("http://127.0.0.1:{}", free_port()?);
     let mut command = Command::new(binary);
     command
@@ -314,7 +353,7 @@ fn spawn_etcd(binary: &Path, options: &[&str], folder: &Path) -> Result<(Running
         .arg(format!("--listen-peer-urls={peer}"))
         .arg(format!("--initial-advertise-peer-urls={peer}"))
         .arg(format!("--initial-cluster=default={peer}"));
-    Ok((spawn(command, folder, "etcd.log")?, client))
+    Ok(command)
 }
 
 fn resident(id: u32) -> Result<u64> {
@@ -324,7 +363,8 @@ fn resident(id: u32) -> Result<u64> {
     Ok(number.parse()?)
 }
 
-fn cpu(id: u32) -> Result<Duration> {
+/// Processor time of a process so far.
+pub(crate) fn cpu(id: u32) -> Result<Duration> {
     /// What the kernel counts in, for every program on Linux.
     const TICK: Duration = Duration::from_millis(10);
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).context("processor time needs /proc")?;

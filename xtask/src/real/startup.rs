@@ -131,7 +131,7 @@ fn measure(runs: usize, start: impl Fn() -> Result<(Instant, Server)>) -> Result
 }
 
 /// From exec until both `/readyz` and a create were answered.
-fn once((begun, mut server): (Instant, Server)) -> Result<(Duration, Server)> {
+pub(crate) fn once((begun, mut server): (Instant, Server)) -> Result<(Duration, Server)> {
     let client = eventually(begun, &mut server, |server| {
         let client = server.client()?;
         let response = client.get("/readyz")?;

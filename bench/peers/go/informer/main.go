@@ -1,5 +1,5 @@
 // Command informer is client-go's side of the informer benchmark: a shared informer of Pods without their
-// managedFields, as JSON. It prints what bench/src/measure.rs prints for ours.
+// managedFields, as JSON or protobuf. It prints what bench/src/measure.rs prints for ours.
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -24,25 +25,30 @@ import (
 )
 
 // listVersion is the version before the first event (see bench/src/replay.rs).
-const listVersion = 1_000_000
+const listVersion = 200_000_000
 
 func main() {
 	handlers := flag.Int("handlers", 1, "how many handlers there are")
 	lookups := flag.Bool("lookups", false, "look objects up after the events")
+	content := flag.String("content", "json", "json or protobuf")
 	flag.Parse()
-	if err := run(flag.Arg(0), flag.Arg(1), *handlers, *lookups); err != nil {
+	if err := run(flag.Arg(0), flag.Arg(1), *content, *handlers, *lookups); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(port, count string, handlers int, lookups bool) error {
+func run(port, count, content string, handlers int, lookups bool) error {
 	events, err := strconv.Atoi(count)
 	if err != nil {
 		return err
 	}
 	url := "http://127.0.0.1:" + port
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: url, QPS: -1})
+	config := &rest.Config{Host: url, QPS: -1}
+	if content == "protobuf" {
+		config.ContentType = runtime.ContentTypeProtobuf
+	}
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
@@ -72,7 +78,7 @@ func run(port, count string, handlers int, lookups bool) error {
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	synced, syncedCPU, syncedRSS := time.Since(start), cpu(), status("VmRSS")
-	if _, err := http.Get(url + "/go"); err != nil {
+	if _, err := http.Get(url + "/go?events=" + count); err != nil {
 		return err
 	}
 	done.Wait()

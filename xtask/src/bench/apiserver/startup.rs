@@ -1,0 +1,38 @@
+//! From exec until a create from outside succeeds, and memory at rest.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{REFERENCE, Sides};
+use crate::bench::figures::{Figures, Metric, OURS, less};
+use crate::real::servers::Server;
+use crate::real::startup::once;
+
+const TIME: Metric = less("exec → first create", "ms");
+const MEMORY: Metric = less("at rest", "MiB");
+/// How long after its start a server is at rest.
+const SETTLE: Duration = Duration::from_secs(2);
+
+pub(super) fn run(sides: &Sides<'_>, figures: &mut Figures) -> Result<()> {
+    let (ours, theirs) = if sides.bench.quick { (5, 1) } else { (25, 3) };
+    let mut start = |side: &str, runs: usize, spawn: &dyn Fn() -> Result<Server>| -> Result<()> {
+        for run in 0..runs {
+            let (time, server) = once((Instant::now(), spawn()?))?;
+            let mut turn = vec![(TIME, time.as_secs_f64() * 1e3)];
+            if run == 0 {
+                thread::sleep(SETTLE);
+                turn.push((MEMORY, server.resident()? as f64 / 1024.0));
+            }
+            figures.add("start", side, &turn);
+        }
+        println!("      start, {side}: {runs} starts");
+        Ok(())
+    };
+    start(OURS, ours, &|| Server::spawn_durable_setpoint(&sides.binary))?;
+    if let Some(reference) = &sides.reference {
+        start(REFERENCE, theirs, &|| Server::spawn_durable_kube_apiserver(reference))?;
+    }
+    Ok(())
+}
