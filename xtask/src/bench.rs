@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Bench) -> Result<ExitCode> {
     }
     if let Some(path) = &options.docs {
         let page = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        fs::write(path, markdown::fill(&page, &figures)?)?;
+        fs::write(path, markdown::fill(&page, &figures, options.plots.is_some())?)?;
     }
     if let Some(folder) = &options.plots {
         plots::draw(&figures, folder)?;

@@ -37,10 +37,10 @@ pub(super) struct Options {
     #[arg(long, default_value_t = 2000)]
     sources: usize,
     /// e2e: how many changes follow.
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 1500)]
     changes: usize,
     /// e2e: how many changes a second.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 100)]
     rate: usize,
 }
 

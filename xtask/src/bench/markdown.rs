@@ -24,6 +24,22 @@ const TABLES: [(&str, &str); 14] = [
     ("cluster", " Deployments"),
 ];
 
+/// The plots that stand before tables.
+const PICTURES: [(&str, &str); 3] = [
+    (
+        "informer",
+        "![Time and CPU to sync, memory, events a second: Setpoint, client-go, kube-rs](img/informer.svg)",
+    ),
+    (
+        "start",
+        "![Creates, CPU a create, start, memory: Setpoint beside kube-apiserver and etcd](img/apiserver.svg)",
+    ),
+    (
+        "e2e",
+        "![From a change to its reconcile: Setpoint, controller-runtime, kube-rs, on both servers](img/e2e.svg)",
+    ),
+];
+
 fn table_of(row: &Row) -> Option<&'static str> {
     TABLES.iter().find(|(_, part)| row.case.contains(part)).map(|(name, _)| *name)
 }
@@ -36,7 +52,7 @@ pub(super) fn all(figures: &Figures) -> String {
 
 /// Replaces the tables of a page, which stand between `<!-- figures: NAME -->` and `<!-- end -->`. Those without
 /// figures stay as they are.
-pub(super) fn fill(page: &str, figures: &Figures) -> Result<String> {
+pub(super) fn fill(page: &str, figures: &Figures, with_plots: bool) -> Result<String> {
     const END: &str = "<!-- end -->";
     let mut filled = page.to_owned();
     for (name, _) in TABLES {
@@ -46,7 +62,9 @@ pub(super) fn fill(page: &str, figures: &Figures) -> Result<String> {
         let Some(at) = filled.find(&begin).map(|at| at + begin.len()) else { continue };
         let length = filled[at..].find(END).with_context(|| format!("the table {name} has no end"))?;
         ensure!(!filled[at..at + length].contains("<!-- figures:"), "the table {name} has no end");
-        filled.replace_range(at..at + length, &table);
+        let picture = PICTURES.iter().find(|(of, _)| with_plots && *of == name);
+        let picture = picture.map(|(_, line)| format!("{line}\n\n")).unwrap_or_default();
+        filled.replace_range(at..at + length, &format!("{picture}{table}"));
     }
     Ok(filled)
 }
@@ -128,7 +146,7 @@ mod tests {
         figures.add("start", "peer", &[(less("time", "ms"), 2100.0)]);
         let page =
             "a\n<!-- figures: start -->\nold\n<!-- end -->\nb\n<!-- figures: queue -->\nkept\n<!-- end -->\n";
-        let filled = fill(page, &figures).unwrap();
+        let filled = fill(page, &figures, false).unwrap();
         let table =
             "| start | time |\n| --- | ---: |\n| setpoint | 21.0 ms |\n| peer | 2,100 ms (100.0 ×) |\n";
         assert_eq!(filled, page.replace("old\n", table));

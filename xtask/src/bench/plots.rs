@@ -36,6 +36,7 @@ const INFORMERS: &[(&str, &str)] = &[
     (OURS, "Setpoint"),
     ("setpoint, compact", "Setpoint, compact"),
     ("client-go, protobuf", "client-go, protobuf"),
+    ("client-go, protobuf, list", "the same, listed"),
     ("client-go, JSON, list", "client-go, JSON"),
     ("kube-rs, managedFields dropped", "kube-rs"),
 ];
@@ -111,13 +112,11 @@ pub(super) fn draw(figures: &Figures, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Two panels a line, if all have figures.
+/// Two panels a line, those that there are figures for.
 fn picture(figures: &Figures, panels: &[Panel]) -> Option<String> {
-    let bars: Vec<Vec<Bar>> = panels.iter().map(|panel| bars(figures, panel)).collect();
-    if bars.iter().any(Vec::is_empty) {
-        return None;
-    }
-    let lines = bars.iter().map(Vec::len).max()?;
+    let panels = panels.iter().map(|panel| (panel, bars(figures, panel)));
+    let panels: Vec<(&Panel, Vec<Bar>)> = panels.filter(|(_, bars)| !bars.is_empty()).collect();
+    let lines = panels.iter().map(|(_, bars)| bars.len()).max()?;
     let panel_height = HEAD + lines as f64 * BAR + 12.0;
     let height = panels.len().div_ceil(2) as f64 * panel_height;
     // A ground of its own, so that it can be read on dark pages too.
@@ -126,7 +125,7 @@ fn picture(figures: &Figures, panels: &[Panel]) -> Option<String> {
          font-family=\"ui-sans-serif,system-ui,sans-serif\" font-size=\"12\" fill=\"#1f2328\">\n\
          <rect width=\"{WIDTH}\" height=\"{height}\" rx=\"8\" fill=\"#fff\"/>\n"
     );
-    for (index, (panel, bars)) in panels.iter().zip(&bars).enumerate() {
+    for (index, (panel, bars)) in panels.iter().enumerate() {
         let (x, y) = ((index % 2) as f64 * PANEL, (index / 2) as f64 * panel_height);
         let _ = writeln!(svg, "<g transform=\"translate({x} {y})\">");
         let _ = writeln!(svg, "<text x=\"16\" y=\"26\" font-weight=\"600\">{}</text>", panel.title);
