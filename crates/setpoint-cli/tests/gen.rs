@@ -253,6 +253,14 @@ fn crds_and_roles_come_from_the_projects_example() -> anyhow::Result<()> {
         "run --quiet --example x --package foo -- crd --out crds --check"
     );
     assert_eq!(
+        works(with_cargo(&["gen", "crd", "--dry-run"]))?.trim(),
+        "run --quiet --example manifests -- crd --out config/crd --dry-run"
+    );
+    assert_eq!(
+        works(with_cargo(&["gen", "rbac", "--force"]))?.trim(),
+        "run --quiet --example manifests -- rbac --out config/rbac --force"
+    );
+    assert_eq!(
         works(with_cargo(&["gen", "rbac", "--check"]))?.trim(),
         "run --quiet --example manifests -- rbac --out config/rbac --check"
     );

@@ -42,6 +42,19 @@ pub enum Outcome {
     Unchanged,
 }
 
+impl Outcome {
+    /// As a line of output begins: `created`, or `would create`.
+    pub fn word(self, mode: Mode) -> &'static str {
+        match (self, mode == Mode::DryRun) {
+            (Outcome::Unchanged, _) => "unchanged",
+            (Outcome::Created, false) => "created",
+            (Outcome::Changed, false) => "changed",
+            (Outcome::Created, true) => "would create",
+            (Outcome::Changed, true) => "would change",
+        }
+    }
+}
+
 /// Why files were not written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -61,7 +61,7 @@ pub enum ManifestsError {
     #[error("the project does not say what it needs: call Manifests::rbac")]
     NoRbac,
     /// The arguments make no sense.
-    #[error("{0:?} is not an argument; use: crd|rbac [--out DIR] [--check]")]
+    #[error("{0:?} is not an argument; use: crd|rbac [--out DIR] [--force|--dry-run|--check]")]
     Argument(OsString),
 }
 
@@ -134,8 +134,8 @@ impl Manifests {
         Ok(vec![File::new(folder.join("rbac.yaml"), rbac::manifests(&self.name, namespace, needs)?)])
     }
 
-    /// Does what the arguments of the program say: `crd` or `rbac`, `--out DIR`, `--check`. Without `--out` they go
-    /// to standard output.
+    /// Does what the arguments of the program say: `crd` or `rbac`, `--out DIR`, and what to do with files that are
+    /// there and differ: `--force`, `--dry-run`, `--check`. Without `--out` the manifests go to standard output.
     pub fn main(self) -> ExitCode {
         match self.run(std::env::args_os().skip(1)) {
             Ok(()) => ExitCode::SUCCESS,
@@ -147,36 +147,39 @@ impl Manifests {
     }
 
     fn run(&self, arguments: impl Iterator<Item = OsString>) -> Result<(), ManifestsError> {
-        let Arguments { is_rbac, out, check } = Arguments::parse(arguments)?;
+        let Arguments { is_rbac, out, mode } = Arguments::parse(arguments)?;
         let folder = out.clone().unwrap_or_default();
         let files = if is_rbac { self.rbac_files(&folder)? } else { self.crd_files(&folder)? };
+        let mut said = String::new();
         if out.is_some() {
-            put(&files, if check { Mode::Check } else { Mode::Overwrite })?;
-            return Ok(());
+            for (file, outcome) in files.iter().zip(put(&files, mode)?) {
+                said += &format!("{} {}\n", outcome.word(mode), file.path.display());
+            }
+        } else {
+            files.iter().for_each(|file| said += &format!("---\n{}", file.text));
         }
-        for file in files {
-            // Whoever closed it has read enough.
-            let _ = write!(std::io::stdout(), "---\n{}", file.text);
-        }
+        // Whoever closed it has read enough.
+        let _ = std::io::stdout().write_all(said.as_bytes());
         Ok(())
     }
 }
 
-#[derive(Default)]
 struct Arguments {
     is_rbac: bool,
     out: Option<PathBuf>,
-    check: bool,
+    mode: Mode,
 }
 
 impl Arguments {
     fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Arguments, ManifestsError> {
-        let mut parsed = Arguments::default();
+        let mut parsed = Arguments { is_rbac: false, out: None, mode: Mode::Keep };
         while let Some(argument) = arguments.next() {
             match argument.to_str() {
                 Some("crd") => {}
                 Some("rbac") => parsed.is_rbac = true,
-                Some("--check") => parsed.check = true,
+                Some("--check") => parsed.mode = Mode::Check,
+                Some("--dry-run") => parsed.mode = Mode::DryRun,
+                Some("--force") => parsed.mode = Mode::Overwrite,
                 Some("--out") => parsed.out = arguments.next().map(PathBuf::from),
                 _ => return Err(ManifestsError::Argument(argument)),
             }
@@ -194,4 +197,39 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, serde::Deserialize, serde::Serialize, JsonSchema, kube::CustomResource)]
+    #[kube(group = "example.com", version = "v1", kind = "Foo")]
+    struct FooSpec {}
+
+    #[test]
+    fn what_somebody_wrote_is_kept_unless_it_is_forced() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("foos.example.com.yaml");
+        let run = |more: &[&str]| {
+            let arguments = ["crd", "--out"].map(OsString::from).into_iter().chain([folder.path().into()]);
+            let more = more.iter().map(OsString::from);
+            Manifests::new("foo").crd::<Foo>().run(arguments.chain(more)).map_err(|error| error.to_string())
+        };
+        run(&["--dry-run"])?;
+        assert!(!file.exists());
+        run(&[])?;
+        run(&["--check"])?;
+        std::fs::write(&file, "mine")?;
+        let kept = run(&[]).err().unwrap_or_default();
+        assert!(kept.ends_with("foos.example.com.yaml; say --force to overwrite"), "{kept}");
+        let stale = run(&["--check"]).err().unwrap_or_default();
+        assert!(stale.starts_with("stale: "), "{stale}");
+        assert_eq!(std::fs::read_to_string(&file)?, "mine");
+        run(&["--force"])?;
+        run(&["--check"])?;
+        let odd = run(&["--odd"]).err().unwrap_or_default();
+        assert!(odd.starts_with("\"--odd\" is not an argument; use: crd|rbac"), "{odd}");
+        Ok(())
+    }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::output::How;
 use super::recipe::Recipe;
 
 /// Generate CRDs from Rust types
@@ -23,13 +24,12 @@ pub(super) struct Crd {
     #[arg(long, short, value_name = "DIR", default_value = "config/crd")]
     out: PathBuf,
 
-    /// Write nothing; fail if a file is not what would be written
-    #[arg(long)]
-    check: bool,
+    #[command(flatten)]
+    how: How,
 }
 
 impl Crd {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        self.recipe.run("crd", &self.out, self.check)
+        self.recipe.run("crd", &self.out, self.how)
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use setpoint_codegen::{File, Mode, Outcome};
+use setpoint_codegen::{File, Mode};
 
 /// The options that say where to, and how.
 #[derive(Args)]
@@ -31,10 +31,20 @@ pub(super) struct How {
 
     /// Write nothing; fail if a file is not what would be written
     #[arg(long)]
-    check: bool,
+    pub(super) check: bool,
 }
 
 impl How {
+    /// The option that was given, for a program that knows the same ones.
+    pub(super) fn option(self) -> Option<&'static str> {
+        match self.mode() {
+            Mode::Overwrite => Some("--force"),
+            Mode::DryRun => Some("--dry-run"),
+            Mode::Check => Some("--check"),
+            Mode::Keep => None,
+        }
+    }
+
     fn mode(self) -> Mode {
         match self {
             How { force: true, .. } => Mode::Overwrite,
@@ -54,14 +64,7 @@ impl How {
     fn put(self, files: &[File]) -> anyhow::Result<()> {
         let outcomes = setpoint_codegen::put(files, self.mode())?;
         for (file, outcome) in files.iter().zip(outcomes) {
-            let word = match (outcome, self.dry_run) {
-                (Outcome::Unchanged, _) => "unchanged",
-                (Outcome::Created, false) => "created",
-                (Outcome::Changed, false) => "changed",
-                (Outcome::Created, true) => "would create",
-                (Outcome::Changed, true) => "would change",
-            };
-            tell(&format!("{word} {}\n", file.path.display()));
+            tell(&format!("{} {}\n", outcome.word(self.mode()), file.path.display()));
         }
         Ok(())
     }

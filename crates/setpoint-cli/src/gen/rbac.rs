@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use setpoint_codegen::Rules;
 
-use super::output::tell;
+use super::output::{How, tell};
 use super::recipe::Recipe;
 
 /// Generate the least roles that a controller needs
@@ -16,7 +16,7 @@ use super::recipe::Recipe;
 ///     setpoint_codegen::Manifests::new("NAME").rbac("NAMESPACE", manager.permissions()).main()
 ///
 /// Or, with --from-audit, from an audit log: prints the role that the requests in it needed, and
-/// how it differs from the roles that are declared.
+/// how it differs from the roles that are declared; with --check it fails if it does.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Rbac {
@@ -27,9 +27,8 @@ pub(super) struct Rbac {
     #[arg(long, short, value_name = "DIR", default_value = "config/rbac")]
     out: PathBuf,
 
-    /// Write nothing; fail if rbac.yaml is not what would be written, or, with --from-audit, if the roles differ
-    #[arg(long)]
-    check: bool,
+    #[command(flatten)]
+    how: How,
 
     /// An audit log: JSON lines of audit.k8s.io/v1
     #[arg(long, value_name = "FILE")]
@@ -51,7 +50,7 @@ pub(super) struct Rbac {
 impl Rbac {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let Some(log) = &self.from_audit else {
-            return self.recipe.run("rbac", &self.out, self.check);
+            return self.recipe.run("rbac", &self.out, self.how);
         };
         let read = |path: &PathBuf| std::fs::read_to_string(path).with_context(|| path.display().to_string());
         let used = Rules::from_audit(&log.display().to_string(), &read(log)?, self.user.as_deref())?;
@@ -67,7 +66,7 @@ impl Rbac {
         let (missing, unused) = (used.beyond(&declared), declared.beyond(&used));
         missing.iter().for_each(|line| tell(&format!("# used, not declared: {line}\n")));
         unused.iter().for_each(|line| tell(&format!("# declared, not used: {line}\n")));
-        if self.check && !(missing.is_empty() && unused.is_empty()) {
+        if self.how.check && !(missing.is_empty() && unused.is_empty()) {
             bail!("{} and the log differ", path.display());
         }
         Ok(())

@@ -6,6 +6,8 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::output::How;
+
 /// What cargo ends with if there is nothing to run, or it does not compile.
 const CARGO_FAILED: i32 = 101;
 
@@ -27,16 +29,13 @@ pub(super) struct Recipe {
 
 impl Recipe {
     /// Has the example write into a folder, or check it.
-    pub(super) fn run(&self, what: &str, out: &Path, check: bool) -> anyhow::Result<()> {
+    pub(super) fn run(&self, what: &str, out: &Path, how: How) -> anyhow::Result<()> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.current_dir(&self.project).args(["run", "--quiet", "--example", &self.example]);
         if let Some(package) = &self.package {
             cargo.args(["--package", package]);
         }
-        cargo.arg("--").arg(what).arg("--out").arg(out);
-        if check {
-            cargo.arg("--check");
-        }
+        cargo.arg("--").arg(what).arg("--out").arg(out).args(how.option());
         let status = cargo.status().context("cannot run cargo")?;
         match status.code() {
             Some(0) => Ok(()),

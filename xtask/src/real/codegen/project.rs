@@ -100,8 +100,6 @@ fn check(report: &Report, tools: &Tools<'_>, variant: &Variant, crd: Option<Path
     for name in ["the_roles_are_enough", "no_verb_can_be_taken_away"] {
         ensure!(said.contains(&format!("test {name} ... ok")), "{name}:\n{said}");
     }
-    tools.cargo(&project, &["fmt", "--check"])?;
-    regenerate(tools, variant, &project)?;
     tools.cargo(&project, &["build", "--offline"])?;
     let built = begun.elapsed();
     reconcile(tools, variant, &project)?;
@@ -116,6 +114,8 @@ fn check(report: &Report, tools: &Tools<'_>, variant: &Variant, crd: Option<Path
             begun.elapsed().as_secs_f64()
         ),
     );
+    tools.cargo(&project, &["fmt", "--check"])?;
+    regenerate(tools, variant, &project)?;
     Ok(())
 }
 
@@ -129,7 +129,8 @@ fn regenerate(tools: &Tools<'_>, variant: &Variant, project: &Path) -> Result<()
         let fresh = std::fs::read_to_string(&file)?;
         std::fs::write(&file, format!("{fresh}# stale\n"))?;
         ensure!(tools.generate(project, &["gen", what, "--check"]).is_err(), "{what} is stale");
-        tools.generate(project, &["gen", what])?;
+        ensure!(tools.generate(project, &["gen", what]).is_err(), "what somebody has changed is kept");
+        tools.generate(project, &["gen", what, "--force"])?;
         ensure!(std::fs::read_to_string(&file)? == fresh, "{what} is made as it was");
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The kind `Widget`: what its objects say. config/crd is made from it: `setpoint gen crd`.
+//! The kind `Widget`: what its objects say. config/crd is made from it: `setpoint gen crd --force`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;

@@ -23,7 +23,7 @@ pub const NAME: &str = "widget-operator";
 /// The namespace that config/ puts it in.
 pub const NAMESPACE: &str = "widget-operator-system";
 
-/// What an API server has to allow the operator. config/rbac is made from it: `setpoint gen rbac`.
+/// What an API server has to allow the operator. config/rbac is made from it: `setpoint gen rbac --force`.
 pub fn permissions() -> Permissions {
     let mut needs = controller().permissions().clone();
     needs.lease = Some((NAMESPACE.to_owned(), NAME.to_owned()));
