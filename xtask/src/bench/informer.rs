@@ -138,6 +138,9 @@ fn clients(bench: &Bench, ours: &Path) -> Result<Vec<Client>> {
         client("setpoint, eager", ours, &["informer-client", "--streaming", "--store", "eager"]),
         client(COMPACT, ours, &["informer-client", "--streaming", "--store", "compact", "--lookups"]),
     ];
+    for client in &mut clients {
+        client.is_slow = ["setpoint, each object read", "setpoint, eager"].contains(&client.side);
+    }
     if bench.takes(KUBE_RS) {
         let peer = bench_binary("setpoint-bench-kube-rs", bench)?;
         clients.extend(
