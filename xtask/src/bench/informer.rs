@@ -86,8 +86,8 @@ pub(super) fn run(bench: &Bench, figures: &mut Figures) -> Result<()> {
             }
         }
     }
-    figures.add_growth("informer of", &[OURS, COMPACT]);
-    figures.add_growth("lookups in", &[OURS, COMPACT]);
+    figures.add_growth("informer of", &MAIN);
+    figures.add_growth("lookups in", &MAIN);
     Ok(())
 }
 
@@ -145,7 +145,7 @@ fn clients(bench: &Bench, ours: &Path) -> Result<Vec<Client>> {
         let peer = bench_binary("setpoint-bench-kube-rs", bench)?;
         clients.extend(
             [
-                client("kube-rs, managedFields dropped", &peer, &["--drop", "--streaming"] as &[_]),
+                client(DROPPED, &peer, &["--drop", "--streaming"] as &[_]),
                 client("kube-rs, managedFields dropped, list", &peer, &["--drop"]),
                 client("kube-rs, whole", &peer, &[]),
             ]
@@ -158,15 +158,20 @@ fn clients(bench: &Bench, ours: &Path) -> Result<Vec<Client>> {
             Err(error) => println!("skipped {CLIENT_GO}: {error:#}"),
         }
     }
-    if bench.quick {
-        let taken = [OURS, COMPACT, "kube-rs, managedFields dropped", PROTOBUF, "client-go, JSON, list"];
-        println!("      --quick: without pages, other stores and handlers, and the peers' other modes");
-        clients.retain(|client| taken.contains(&client.side));
+    if bench.quick || bench.informer.objects.len() > 1 {
+        println!(
+            "      without pages, other stores and handlers, and the peers' other modes: run it whole, with one number of Pods"
+        );
+        clients.retain(|client| MAIN.contains(&client.side));
     }
     Ok(clients)
 }
 
 const PROTOBUF: &str = "client-go, protobuf";
+const DROPPED: &str = "kube-rs, managedFields dropped";
+
+/// Those who are measured when it shall be quick, and with several numbers of Pods.
+const MAIN: [&str; 4] = [OURS, COMPACT, PROTOBUF, DROPPED];
 
 fn client_go(program: &Client) -> Vec<Client> {
     let protobuf = Client { format: "protobuf", environment: STREAM, ..program.clone() };
