@@ -76,7 +76,7 @@ pub(crate) async fn run(port: u16, events: u64, setup: Setup) -> anyhow::Result<
     }
     let mut result = run.finish(informer.lister().len(), events, told.load(Ordering::Relaxed));
     if setup.lookups {
-        result["lookups"] = crate::lookups::measure(&informer)?;
+        result["lookups"] = crate::lookups::measure(&informer, matches!(setup.store, Store::Compact))?;
     }
     println!("{result}");
     Ok(())
