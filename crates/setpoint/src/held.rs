@@ -49,9 +49,20 @@ pub(crate) type DecodeFn<T> = Arc<dyn Fn(&[u8], &mut Vec<u32>) -> Result<T, serd
 /// been decoded before. Every other object is decoded when it comes, and skipped and reported if it cannot be.
 pub struct Held<T> {
     inner: Arc<Inner<T>>,
-    /// What this handle has read, if the cache did not keep it then.
-    own: OnceLock<Arc<T>>,
+    /// Only if something was read, since there are many handles of which nothing is.
+    own: OnceLock<Box<Own<T>>>,
+}
+
+/// What a handle has read, if the cache did not keep it then.
+struct Own<T> {
+    object: OnceLock<Arc<T>>,
     meta: OnceLock<Box<ObjectMeta>>,
+}
+
+impl<T> Default for Own<T> {
+    fn default() -> Own<T> {
+        Own { object: OnceLock::new(), meta: OnceLock::new() }
+    }
 }
 
 /// A cached object in its store: without what a handle has read of it.
@@ -73,11 +84,11 @@ impl<T: Object> Stored<T> {
     }
 
     pub(crate) fn held(&self) -> Held<T> {
-        Held { inner: self.0.clone(), own: OnceLock::new(), meta: OnceLock::new() }
+        Held { inner: self.0.clone(), own: OnceLock::new() }
     }
 
     pub(crate) fn into_held(self) -> Held<T> {
-        Held { inner: self.0, own: OnceLock::new(), meta: OnceLock::new() }
+        Held { inner: self.0, own: OnceLock::new() }
     }
 }
 
@@ -161,7 +172,7 @@ impl<T: Object> Held<T> {
 
     fn with(Identity { key, uid, version }: Identity, form: Form<T>) -> Held<T> {
         let inner = Arc::new(Inner { key, uid, version, form });
-        Held { inner, own: OnceLock::new(), meta: OnceLock::new() }
+        Held { inner, own: OnceLock::new() }
     }
 
     /// `namespace/name`.
@@ -183,7 +194,7 @@ impl<T: Object> Held<T> {
     pub fn meta(&self) -> &ObjectMeta {
         match self.decoded() {
             Some(object) => object.meta(),
-            None => self.meta.get_or_init(|| Box::new(self.read_meta())),
+            None => self.own().meta.get_or_init(|| Box::new(self.read_meta())),
         }
     }
 
@@ -192,7 +203,7 @@ impl<T: Object> Held<T> {
         if let Some(object) = self.decoded() {
             return object;
         }
-        self.own.get_or_init(|| match &self.inner.form {
+        self.own().object.get_or_init(|| match &self.inner.form {
             Form::Decoded(object) => object.clone(),
             Form::Lazy(lazy) => lazy.read(&self.inner.key),
             Form::Packed(packed) => packed.read(&self.inner.key, self.version()),
@@ -202,7 +213,7 @@ impl<T: Object> Held<T> {
     /// The object, which stays decoded from now on.
     pub(crate) fn into_kept(self) -> Arc<T> {
         match &self.inner.form {
-            Form::Lazy(lazy) => lazy.keep(&self.inner.key, self.own.get()).clone(),
+            Form::Lazy(lazy) => lazy.keep(&self.inner.key, self.own_object()).clone(),
             _ => self.object().clone(),
         }
     }
@@ -230,7 +241,15 @@ impl<T: Object> Held<T> {
     /// The object if it is there without work.
     pub(crate) fn decoded(&self) -> Option<&Arc<T>> {
         // First what was given out before: it is the same object each time.
-        self.own.get().or_else(|| self.inner.decoded())
+        self.own_object().or_else(|| self.inner.decoded())
+    }
+
+    fn own(&self) -> &Own<T> {
+        self.own.get_or_init(Box::default)
+    }
+
+    fn own_object(&self) -> Option<&Arc<T>> {
+        self.own.get()?.object.get()
     }
 
     fn read_meta(&self) -> ObjectMeta {
@@ -302,7 +321,11 @@ impl<T: Object> Deref for Held<T> {
 
 impl<T> Clone for Held<T> {
     fn clone(&self) -> Held<T> {
-        Held { inner: self.inner.clone(), own: self.own.clone(), meta: OnceLock::new() }
+        let own =
+            self.own.get().and_then(|own| own.object.get()).map(|object| {
+                Box::new(Own { object: OnceLock::from(object.clone()), meta: OnceLock::new() })
+            });
+        Held { inner: self.inner.clone(), own: own.map_or_else(OnceLock::new, OnceLock::from) }
     }
 }
 

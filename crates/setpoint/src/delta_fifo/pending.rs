@@ -1,14 +1,19 @@
 //! The queue inside a DeltaFifo: `queue` keeps the order of keys, `positions` finds a key in it.
 
+use std::hash::BuildHasher;
+
+use foldhash::quality::FixedState;
+use hashbrown::HashTable;
+
 use super::Delta;
-use crate::store::FixedMap;
 use crate::{Object, ObjectKey, ResourceVersion};
 
 /// Changes by key, in order of the keys' first change. A key is in `queue` exactly when it is in
 /// `positions`.
 pub(super) struct Pending<T> {
-    queue: Vec<(ObjectKey, Deltas<T>)>,
-    positions: FixedMap<ObjectKey, usize>,
+    queue: Vec<Deltas<T>>,
+    positions: HashTable<u32>,
+    hasher: FixedState,
     pub(super) version: Option<ResourceVersion>,
     pub(super) replaced: bool,
 }
@@ -21,43 +26,54 @@ enum Deltas<T> {
 
 impl<T> Default for Pending<T> {
     fn default() -> Pending<T> {
-        Pending { queue: Vec::new(), positions: FixedMap::default(), version: None, replaced: false }
+        Pending {
+            queue: Vec::new(),
+            positions: HashTable::new(),
+            hasher: FixedState::default(),
+            version: None,
+            replaced: false,
+        }
     }
 }
 
-impl<T> Pending<T> {
-    pub(super) fn push(&mut self, delta: Delta<T>)
-    where
-        T: Object,
-    {
-        match self.positions.get(delta.key()) {
-            Some(&position) => self.queue[position].1.push(delta),
-            None => {
-                let key = delta.key().clone();
-                self.positions.insert(key.clone(), self.queue.len());
-                self.queue.push((key, Deltas::One([delta])));
-            }
+impl<T: Object> Pending<T> {
+    pub(super) fn push(&mut self, delta: Delta<T>) {
+        let hash = self.hasher.hash_one(delta.key());
+        if let Some(position) = self.position(hash, delta.key()) {
+            return self.queue[position].push(delta);
         }
+        let position = u32::try_from(self.queue.len()).expect("fewer than four billion objects");
+        self.queue.push(Deltas::One([delta]));
+        let Pending { queue, positions, hasher, .. } = self;
+        positions.insert_unique(hash, position, |at| hasher.hash_one(queue[*at as usize].key()));
     }
 
     pub(super) fn reserve(&mut self, additional: usize) {
         self.queue.reserve_exact(additional);
-        self.positions.reserve(additional);
+        let Pending { queue, positions, hasher, .. } = self;
+        positions.reserve(additional, |at| hasher.hash_one(queue[*at as usize].key()));
+    }
+
+    fn position(&self, hash: u64, key: &ObjectKey) -> Option<usize> {
+        let position = self.positions.find(hash, |at| self.queue[*at as usize].key() == key);
+        position.map(|at| *at as usize)
     }
 
     pub(super) fn last(&self, key: &ObjectKey) -> Option<&Delta<T>> {
-        let position = *self.positions.get(key)?;
-        self.queue[position].1.as_slice().last()
+        let position = self.position(self.hasher.hash_one(key), key)?;
+        self.queue[position].as_slice().last()
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.queue.iter().map(|(key, _)| key)
+        self.queue.iter().map(Deltas::key)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&ObjectKey, &[Delta<T>])> {
-        self.queue.iter().map(|(key, deltas)| (key, deltas.as_slice()))
+        self.queue.iter().map(|deltas| (deltas.key(), deltas.as_slice()))
     }
+}
 
+impl<T> Pending<T> {
     pub(super) fn len(&self) -> usize {
         debug_assert_eq!(self.queue.len(), self.positions.len());
         self.queue.len()
@@ -66,6 +82,16 @@ impl<T> Pending<T> {
     /// Neither changes nor a new version nor an (empty) list.
     pub(super) fn is_nothing(&self) -> bool {
         self.queue.is_empty() && self.version.is_none() && !self.replaced
+    }
+}
+
+impl<T: Object> Deltas<T> {
+    /// The key of all of them; there is at least one.
+    fn key(&self) -> &ObjectKey {
+        match self {
+            Deltas::One([delta]) => delta.key(),
+            Deltas::Many(deltas) => deltas[0].key(),
+        }
     }
 }
 

@@ -5,19 +5,18 @@ use crate::{Batch, Deleted, Delta, Held, Object, ObjectKey, Writer};
 /// What a batch changed in the cache.
 #[derive(Debug)]
 pub(super) enum Change<T> {
-    Added { key: ObjectKey, object: Held<T>, is_initial: bool },
-    Updated { key: ObjectKey, old: Held<T>, new: Held<T> },
-    Deleted { key: ObjectKey, old: Held<T>, deleted: Deleted<T> },
-    Synced { key: ObjectKey, object: Held<T> },
+    Added { object: Held<T>, is_initial: bool },
+    Updated { old: Held<T>, new: Held<T> },
+    Deleted { old: Held<T>, deleted: Deleted<T> },
+    Synced(Held<T>),
 }
 
-impl<T> Change<T> {
+impl<T: Object> Change<T> {
     pub(super) fn key(&self) -> &ObjectKey {
         match self {
-            Change::Added { key, .. }
-            | Change::Updated { key, .. }
-            | Change::Deleted { key, .. }
-            | Change::Synced { key, .. } => key,
+            Change::Added { object, .. } | Change::Synced(object) => object.key(),
+            Change::Updated { new, .. } => new.key(),
+            Change::Deleted { old, .. } => old.key(),
         }
     }
 }
@@ -25,16 +24,14 @@ impl<T> Change<T> {
 impl<T> Clone for Change<T> {
     fn clone(&self) -> Change<T> {
         match self {
-            Change::Added { key, object, is_initial } => {
-                Change::Added { key: key.clone(), object: object.clone(), is_initial: *is_initial }
+            Change::Added { object, is_initial } => {
+                Change::Added { object: object.clone(), is_initial: *is_initial }
             }
-            Change::Updated { key, old, new } => {
-                Change::Updated { key: key.clone(), old: old.clone(), new: new.clone() }
+            Change::Updated { old, new } => Change::Updated { old: old.clone(), new: new.clone() },
+            Change::Deleted { old, deleted } => {
+                Change::Deleted { old: old.clone(), deleted: deleted.clone() }
             }
-            Change::Deleted { key, old, deleted } => {
-                Change::Deleted { key: key.clone(), old: old.clone(), deleted: deleted.clone() }
-            }
-            Change::Synced { key, object } => Change::Synced { key: key.clone(), object: object.clone() },
+            Change::Synced(object) => Change::Synced(object.clone()),
         }
     }
 }
@@ -65,27 +62,26 @@ fn apply_delta<T: Object>(
     is_first: bool,
     changes: &mut Vec<Change<T>>,
 ) {
-    let key = || key.clone();
     let (object, is_initial) = match delta {
         Delta::Deleted(deleted) => {
-            if let Some(old) = writer.remove(&key()) {
-                changes.push(Change::Deleted { key: key(), old, deleted: deleted.clone() });
+            if let Some(old) = writer.remove(key) {
+                changes.push(Change::Deleted { old, deleted: deleted.clone() });
             }
             return;
         }
         Delta::Sync(_) => {
-            if let Some(object) = writer.get(&key()) {
-                changes.push(Change::Synced { key: key(), object });
+            if let Some(object) = writer.get(key) {
+                changes.push(Change::Synced(object));
             }
             return;
         }
         Delta::Replaced(object) => (object, is_first),
         Delta::Added(object) | Delta::Updated(object) => (object, false),
     };
-    match writer.get(&key()) {
+    match writer.get(key) {
         None => {
             writer.put_clone(object);
-            changes.push(Change::Added { key: key(), object: object.clone(), is_initial });
+            changes.push(Change::Added { object: object.clone(), is_initial });
         }
         // Nothing new: the cached one stays, so that whoever holds it holds what others hold.
         Some(old) if old.is_same_version(object) => {}
@@ -93,12 +89,12 @@ fn apply_delta<T: Object>(
             writer.put_clone(object);
             // Its deletion was missed, but it was deleted.
             let deleted = Deleted { object: old.clone(), is_tombstone: true };
-            changes.push(Change::Deleted { key: key(), old, deleted });
-            changes.push(Change::Added { key: key(), object: object.clone(), is_initial: false });
+            changes.push(Change::Deleted { old, deleted });
+            changes.push(Change::Added { object: object.clone(), is_initial: false });
         }
         Some(old) => {
             writer.put_clone(object);
-            changes.push(Change::Updated { key: key(), old, new: object.clone() });
+            changes.push(Change::Updated { old, new: object.clone() });
         }
     }
 }

@@ -115,12 +115,15 @@ impl<T: Object> Core<T> {
             changes
         });
         self.store_objects.set(self.indexer.len() as u64);
+        let is_first_list = is_first && batch.is_replace();
         let has_synced_now =
             batch.is_replace() && listeners.unsynced.remove(scope) && listeners.unsynced.is_empty();
         if !changes.is_empty() || has_synced_now {
             for listener in listeners.all.values().filter_map(|entry| entry.listener.as_ref()) {
                 let mut buffer = listener.buffer.lock();
-                changes.iter().for_each(|change| buffer.push(change));
+                if !is_first_list || !buffer.begin_with(&changes) {
+                    changes.iter().for_each(|change| buffer.push(change));
+                }
                 if has_synced_now {
                     buffer.cache_has_synced();
                 }

@@ -43,7 +43,7 @@ enum Waiting<T> {
 /// present one: Add + Update → Add; Update + Update → one Update; Update + Sync → the Update; an Add that
 /// was not delivered + Delete → nothing; Delete + Add of another uid stay two.
 pub(super) struct FoldBuffer<T> {
-    /// What was in the cache when the handler came. Told before anything else, as adds.
+    /// What was in the cache when the handler came, or the first list. Told before anything else, as adds.
     initial: std::vec::IntoIter<Held<T>>,
     /// The cache at the last resync. Told when nothing else waits.
     resync: std::vec::IntoIter<Held<T>>,
@@ -125,6 +125,22 @@ impl<T: Object> FoldBuffer<T> {
             self.resync = snapshot.into_iter();
             self.told.clear();
         }
+    }
+
+    /// Begins with a first list, as with a snapshot: it needs no place for each of its objects. False if it
+    /// cannot, because there is more than that to tell.
+    pub(super) fn begin_with(&mut self, list: &[Change<T>]) -> bool {
+        let is_free = self.initial.as_slice().is_empty() && self.waiting.is_empty();
+        let is_initial = |change: &Change<T>| matches!(change, Change::Added { is_initial: true, .. });
+        if !is_free || !list.iter().all(is_initial) {
+            return false;
+        }
+        let objects = list.iter().filter_map(|change| match change {
+            Change::Added { object, .. } => Some(object.clone()),
+            _ => None,
+        });
+        self.initial = objects.collect::<Vec<_>>().into_iter();
+        true
     }
 
     /// Adds a change, folded into what waits for its key.
@@ -239,14 +255,14 @@ impl<T: Object> Waiting<T> {
             Change::Added { object, is_initial, .. } => Waiting::Add { object, is_initial },
             Change::Updated { old, new, .. } => Waiting::Update { old, new },
             Change::Deleted { old, deleted, .. } => Waiting::Delete { delivered: old, deleted },
-            Change::Synced { object, .. } => Waiting::Sync(object),
+            Change::Synced(object) => Waiting::Sync(object),
         }
     }
 
     /// What is left to tell after one more change; `None` if nothing is.
     fn fold(self, change: &Change<T>) -> Option<Waiting<T>> {
         match change.clone() {
-            Change::Synced { .. } => Some(self),
+            Change::Synced(_) => Some(self),
             Change::Added { object: new, .. } | Change::Updated { new, .. } => self.fold_present(new),
             Change::Deleted { deleted, .. } => match self {
                 Waiting::Add { .. } => None,
@@ -283,20 +299,20 @@ mod tests {
     use crate::object::testing::held;
 
     fn add(uid: &str, version: u64) -> Change<ConfigMap> {
-        Change::Added { key: "a".into(), object: held("a", uid, version), is_initial: false }
+        Change::Added { object: held("a", uid, version), is_initial: false }
     }
 
     fn update(uid: &str, old: u64, new: u64) -> Change<ConfigMap> {
-        Change::Updated { key: "a".into(), old: held("a", uid, old), new: held("a", uid, new) }
+        Change::Updated { old: held("a", uid, old), new: held("a", uid, new) }
     }
 
     fn delete(uid: &str, old: u64, last: u64) -> Change<ConfigMap> {
         let deleted = Deleted { object: held("a", uid, last), is_tombstone: false };
-        Change::Deleted { key: "a".into(), old: held("a", uid, old), deleted }
+        Change::Deleted { old: held("a", uid, old), deleted }
     }
 
     fn sync(uid: &str, version: u64) -> Change<ConfigMap> {
-        Change::Synced { key: "a".into(), object: held("a", uid, version) }
+        Change::Synced(held("a", uid, version))
     }
 
     fn version(object: &ConfigMap) -> &str {
@@ -351,15 +367,27 @@ mod tests {
     }
 
     #[test]
+    fn a_first_list_is_told_as_a_snapshot_unless_there_is_more_to_tell() {
+        let initial = |name: &str| Change::Added { object: held(name, "u", 1), is_initial: true };
+        let list = [initial("a"), initial("b")];
+        let mut buffer = FoldBuffer::new(Vec::new(), false);
+        assert!(buffer.begin_with(&list));
+        buffer.cache_has_synced();
+        buffer.push(&update("u", 1, 2));
+        assert!(!buffer.begin_with(&list), "the first one is not told yet");
+        assert_eq!(told(buffer), "add 2, add 1, synced");
+        let mut buffer = FoldBuffer::new(Vec::new(), false);
+        assert!(!buffer.begin_with(&[initial("a"), update("u", 1, 2)]));
+        assert!(!buffer.begin_with(&[add("u", 1)]));
+        assert_eq!(told(buffer), "");
+    }
+
+    #[test]
     fn a_handler_has_synced_when_it_was_told_the_first_list_and_not_later() {
         let mut buffer = FoldBuffer::new(Vec::new(), false);
         buffer.push(&add("u", 1));
         buffer.cache_has_synced();
-        let mut later = add("w", 2);
-        if let Change::Added { key, .. } = &mut later {
-            *key = "b".into();
-        }
-        buffer.push(&later);
+        buffer.push(&Change::Added { object: held("b", "w", 2), is_initial: false });
         assert_eq!(told(buffer), "add 1, synced, add 2");
         assert_eq!(told(FoldBuffer::new(vec![held("a", "u", 1)], true)), "add 1, synced");
         assert_eq!(told(FoldBuffer::new(Vec::new(), true)), "synced");
