@@ -150,7 +150,8 @@ impl Registration {
     }
 
     /// How many notices wait for the handler. However slow it is, there are never more than objects in the
-    /// cache and objects that it was told of, together.
+    /// cache and objects that it was told of, together. (The first list, or what was cached when the handler
+    /// came, is not counted: see [`Registration::has_synced`].)
     pub fn backlog(&self) -> usize {
         self.owner.upgrade().map_or(0, |owner| owner.backlog(self.id))
     }
