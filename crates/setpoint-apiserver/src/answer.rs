@@ -133,9 +133,9 @@ pub(crate) async fn respond_list(
 ) -> Result<Response<Body>> {
     let representation = request.representation;
     if representation.media == Media::Protobuf
-        && let Some(pieces) = protobuf::list(request, &records, meta).await
+        && let Some(list) = protobuf::List::new(request, &records, meta).await
     {
-        return Ok(respond_pieces(protobuf::MEDIA_TYPE, pieces));
+        return Ok(respond_protobuf(list));
     }
     let media_type = representation.media.text_type();
     let mut list = List::new(request, records, meta);
@@ -150,14 +150,14 @@ pub(crate) async fn respond_list(
     Ok(respond(StatusCode::OK, media_type, finish(&representation, json)?))
 }
 
-/// A body that is there in pieces: a short one is sent as a whole.
-fn respond_pieces(media_type: &'static str, pieces: Vec<Bytes>) -> Response<Body> {
-    let length: usize = pieces.iter().map(Bytes::len).sum();
-    if length <= List::PIECE {
-        return respond(StatusCode::OK, media_type, pieces.concat());
+/// A list in protobuf: a short one is sent as a whole.
+fn respond_protobuf(list: protobuf::List) -> Response<Body> {
+    if list.length() <= List::PIECE {
+        let whole = list.pieces().collect::<Vec<_>>().concat();
+        return respond(StatusCode::OK, protobuf::MEDIA_TYPE, whole);
     }
-    let mut response = respond(StatusCode::OK, media_type, Bytes::new());
-    *response.body_mut() = Body::stream(futures::stream::iter(pieces));
+    let mut response = respond(StatusCode::OK, protobuf::MEDIA_TYPE, Bytes::new());
+    *response.body_mut() = Body::stream(futures::stream::iter(list.pieces()));
     response
 }
 

@@ -104,35 +104,101 @@ fn object_meta() -> &'static Type {
     table().type_named("meta.v1.ObjectMeta").expect("the table has it")
 }
 
-/// A list as pieces of a body; none if an item has no protobuf form. The length of all comes first, so all are made
-/// before one is sent.
-pub(super) async fn list(
-    request: &ResourceRequest,
-    records: &[Arc<Record>],
-    meta: &ListMeta,
-) -> Option<Vec<Bytes>> {
-    let (resource, shape) = (&*request.resource, request.representation.shape);
-    let (api_version, kind) = match shape {
-        Shape::PartialMetadata(version) => (version.api_version(), "PartialObjectMetadataList".to_owned()),
-        _ => (resource.api_version(), resource.list_kind().to_string()),
-    };
-    let numbers = Numbers::of(shape);
-    let mut pieces = vec![Bytes::new()];
-    let mut piece = Vec::new();
-    known_part(protobuf::append_field(numbers.metadata, list_meta(), &meta_value(meta), &mut piece))?;
-    for record in records {
-        known_part(item(resource, shape, numbers.items, record, &mut piece))?;
-        if piece.len() >= super::List::PIECE {
-            pieces.push(std::mem::take(&mut piece).into());
-            // A long list is a lot of work, and others want to work, too.
-            tokio::task::yield_now().await;
+/// A list as a body.
+pub(super) struct List {
+    /// What is encoded already.
+    kept: Vec<Bytes>,
+    /// What is encoded when it is sent.
+    rest: Rest,
+    length: usize,
+}
+
+impl List {
+    /// How much of a list is kept while a client reads it. What comes after is encoded once to know its length, and
+    /// again to be sent: slow readers of long lists shall not fill the memory.
+    const KEPT: usize = 16 * 1024 * 1024;
+
+    /// `None` if an item has no protobuf form.
+    pub(super) async fn new(
+        request: &ResourceRequest,
+        records: &[Arc<Record>],
+        meta: &ListMeta,
+    ) -> Option<List> {
+        let (resource, shape) = (&request.resource, request.representation.shape);
+        let (api_version, kind) = match shape {
+            Shape::PartialMetadata(version) => {
+                (version.api_version(), "PartialObjectMetadataList".to_owned())
+            }
+            _ => (resource.api_version(), resource.list_kind().to_string()),
+        };
+        let numbers = Numbers::of(shape);
+        let mut metadata = Vec::new();
+        known_part(protobuf::append_field(numbers.metadata, list_meta(), &meta_value(meta), &mut metadata))?;
+        let mut kept = vec![Bytes::new()];
+        let mut kept_records = 0;
+        let mut length = 0;
+        let mut piece = Vec::new();
+        for (index, record) in records.iter().enumerate() {
+            known_part(item(resource, shape, numbers.items, record, &mut piece))?;
+            let is_last = index + 1 == records.len();
+            if piece.len() < super::List::PIECE && !is_last {
+                continue;
+            }
+            length += piece.len();
+            if length <= Self::KEPT {
+                kept.push(std::mem::take(&mut piece).into());
+                kept_records = index + 1;
+            }
+            piece.clear();
+            if !is_last {
+                // A long list is a lot of work, and others want to work, too.
+                tokio::task::yield_now().await;
+            }
         }
+        let mut start = Envelope::start(api_version, &kind, metadata.len() + length);
+        start.extend_from_slice(&metadata);
+        let length = start.len() + length + Envelope::END.len();
+        kept[0] = start.into();
+        let rest = Rest {
+            resource: Arc::clone(resource),
+            shape,
+            number: numbers.items,
+            records: records[kept_records..].to_vec().into_iter(),
+        };
+        Some(List { kept, rest, length })
     }
-    let length = pieces.iter().map(Bytes::len).sum::<usize>() + piece.len();
-    piece.extend_from_slice(Envelope::END);
-    pieces.push(piece.into());
-    pieces[0] = Envelope::start(api_version, &kind, length).into();
-    Some(pieces)
+
+    /// How many bytes it has.
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    pub(super) fn pieces(self) -> impl Iterator<Item = Bytes> + Send + 'static {
+        let end = Bytes::from_static(Envelope::END);
+        self.kept.into_iter().chain(self.rest).chain(std::iter::once(end))
+    }
+}
+
+/// The items of a list that are encoded when they are sent.
+struct Rest {
+    resource: Arc<Resource>,
+    shape: Shape,
+    number: u32,
+    records: std::vec::IntoIter<Arc<Record>>,
+}
+
+impl Iterator for Rest {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let mut piece = Vec::new();
+        while piece.len() < super::List::PIECE {
+            let Some(record) = self.records.next() else { break };
+            item(&self.resource, self.shape, self.number, &record, &mut piece)
+                .expect("it was encoded before, to know its length");
+        }
+        (!piece.is_empty()).then(|| piece.into())
+    }
 }
 
 fn known_part(part: Result<(), EncodeError>) -> Option<()> {

@@ -265,8 +265,10 @@ impl Stream {
         if !self.is_protobuf {
             return self.write_line(kind, value, revision, out);
         }
-        if let Some(body) = protobuf::stored_object(&self.resource, self.shape, value, revision) {
-            append_event(kind, &body, out);
+        match protobuf::stored_object(&self.resource, self.shape, value, revision) {
+            Some(body) => append_event(kind, &body, out),
+            // Rather than a change that nobody is told of: who is told this lists again.
+            None => self.write_error(&Status::internal("an object has no protobuf form"), out),
         }
         self.running.event();
     }

@@ -93,6 +93,16 @@ async fn lists_are_one_message_however_long_they_are() {
 }
 
 #[tokio::test]
+async fn a_list_of_more_than_is_kept_is_whole() {
+    let api = Api::new();
+    for at in 0..20 {
+        api.post(MAPS, &map(&format!("map-{at:02}"), &"x".repeat(1_000_000))).await.ok();
+    }
+    let (code, list) = call(&api, "GET", MAPS, &Value::Null).await;
+    assert_eq!((code, &list), (200, &api.get(MAPS).await.ok()));
+}
+
+#[tokio::test]
 async fn failures_are_told_in_protobuf() {
     let api = Api::new();
     let (code, status) = call(&api, "GET", &format!("{MAPS}/none"), &Value::Null).await;
