@@ -38,7 +38,7 @@ const INFORMERS: &[(&str, &str)] = &[
     ("client-go, protobuf", "client-go, protobuf"),
     ("client-go, protobuf, list", "the same, listed"),
     ("client-go, JSON, list", "client-go, JSON"),
-    ("kube-rs, managedFields dropped", "kube-rs"),
+    ("kube-rs, managedFields dropped, list", "kube-rs"),
 ];
 const SERVERS: &[(&str, &str)] = &[(OURS, "Setpoint"), ("kube-apiserver", "kube-apiserver, etcd")];
 const CONTROLLERS: &[(&str, &str)] =
