@@ -159,12 +159,9 @@ impl List {
         start.extend_from_slice(&metadata);
         let length = start.len() + length + Envelope::END.len();
         kept[0] = start.into();
-        let rest = Rest {
-            resource: Arc::clone(resource),
-            shape,
-            number: numbers.items,
-            records: records[kept_records..].to_vec().into_iter(),
-        };
+        let later = records[kept_records..].to_vec();
+        let rest =
+            Rest { resource: Arc::clone(resource), shape, number: numbers.items, records: later.into_iter() };
         Some(List { kept, rest, length })
     }
 
