@@ -8,16 +8,22 @@
 //! `prost` would bring no more than its varint functions here: its decoder is made of generated Rust
 //! structs, and the table is there to have none. The wire format is a page of code (`wire.rs`).
 
+mod check;
+mod de;
 mod decode;
 mod encode;
+mod fields;
 mod watch;
 mod wire;
 
 use serde_json::Value;
 
+pub use self::check::check_message;
+pub use self::de::{TypeMeta, from_message, in_order};
 pub use self::decode::decode_message;
-pub use self::encode::{EncodeError, append_bytes, append_field, encode_message};
-pub use self::watch::append_event;
+pub use self::encode::{EncodeError, append_bytes, append_field, append_length, encode_message};
+pub use self::fields::{Field, Fields};
+pub use self::watch::{WatchEvent, append_event};
 use self::wire::{BYTES, Reader, Writer};
 use crate::table::table;
 use crate::types::Type;
@@ -89,6 +95,12 @@ pub enum DecodeError {
     /// Messages nest too deep.
     #[error("messages nest deeper than {MAX_DEPTH} levels")]
     Depth,
+    /// The fields do not come as Go writes them: in the order of their numbers, all items of a list together.
+    #[error("the fields are not in order")]
+    Order,
+    /// The Rust type that is read does not take it.
+    #[error("{0}")]
+    Type(String),
 }
 
 /// The `runtime.Unknown` message around an object.

@@ -27,6 +27,7 @@ impl Precision {
 const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
 /// Go's zero time, which JSON has as null.
 const ZERO: DateTime = date(1, 1, 1).at(0, 0, 0, 0);
+pub(crate) const ZERO_SECONDS: i64 = -62_135_596_800;
 
 /// Parses a time as Go's `time.Parse` does and writes it in UTC; `None` for Go's zero time.
 /// The error is Go's message.
@@ -44,6 +45,74 @@ pub(crate) fn from_unix(seconds: i64, nanos: i32, precision: Precision) -> Resul
     let since = SignedDuration::from_secs(seconds).checked_add(SignedDuration::from_nanos(nanos)).ok_or(())?;
     let time = EPOCH.checked_add(since).map_err(|_| ())?;
     Ok((time != ZERO).then(|| format(time, precision)))
+}
+
+/// A time as JSON has it, without memory of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Text {
+    bytes: [u8; 27],
+    length: u8,
+}
+
+impl Text {
+    /// The same as [`from_unix`].
+    pub(crate) fn from_unix(seconds: i64, nanos: i32, precision: Precision) -> Result<Option<Text>, ()> {
+        if !RANGE.contains(&seconds) || !(0..1_000_000_000).contains(&nanos) {
+            let text = from_unix(seconds, nanos, precision)?;
+            return text.map(|text| Text::copy(text.as_bytes()).ok_or(())).transpose();
+        }
+        let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        let (year, month, day) = civil(days);
+        let mut text = *b"0000-00-00T00:00:00.000000Z";
+        digits(&mut text[0..4], year);
+        digits(&mut text[5..7], month);
+        digits(&mut text[8..10], day);
+        digits(&mut text[11..13], second / 3600);
+        digits(&mut text[14..16], second / 60 % 60);
+        digits(&mut text[17..19], second % 60);
+        if precision == Precision::Micros {
+            digits(&mut text[20..26], i64::from(nanos) / 1000);
+            return Ok(Some(Text { bytes: text, length: 27 }));
+        }
+        text[19] = b'Z';
+        Ok(Some(Text { bytes: text, length: 20 }))
+    }
+
+    fn copy(text: &[u8]) -> Option<Text> {
+        let mut bytes = [0; 27];
+        bytes.get_mut(..text.len())?.copy_from_slice(text);
+        Some(Text { bytes, length: text.len() as u8 })
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
+    }
+}
+
+/// From the year 2 to the end of the year 9998: whatever reads times reads these, and none is Go's zero time.
+pub(crate) const RANGE: std::ops::RangeInclusive<i64> = -62_104_060_800..=253_370_764_799;
+
+/// Writes a number that has at most as many digits as there is room for.
+fn digits(room: &mut [u8], mut number: i64) {
+    for digit in room.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+}
+
+/// The year, month and day so many days after 1970-01-01, for times in [`RANGE`].
+///
+/// Years are counted from March on, so that a leap day is the last day of its year.
+fn civil(days: i64) -> (i64, i64, i64) {
+    // Days since 0000-03-01, in cycles of 400 years.
+    let days = days + 719_468;
+    let (cycle, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    (cycle * 400 + year, month, day)
 }
 
 /// The protobuf timestamp of a time that [`normalize`] wrote.
@@ -199,6 +268,21 @@ mod tests {
             let (seconds, nanos) = to_unix(text, Precision::Micros).unwrap();
             assert!(nanos >= 0, "nanoseconds count forward");
             assert_eq!(from_unix(seconds, nanos, Precision::Micros).unwrap().as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn a_time_without_memory_is_the_same_time() {
+        let edges = [*RANGE.start(), *RANGE.end(), ZERO_SECONDS, -62_167_219_200, 253_402_300_799, i64::MAX];
+        let days = (0..200_000).map(|n| n * 86_400 * 18 + n - 62_104_060_800);
+        for seconds in edges.into_iter().flat_map(|edge| [edge.saturating_sub(1), edge]).chain(days) {
+            for (nanos, precision) in
+                [(0, Precision::Seconds), (123_456_789, Precision::Micros), (-1, Precision::Micros)]
+            {
+                let text = Text::from_unix(seconds, nanos, precision);
+                let text = text.map(|text| text.map(|text| text.as_str().to_owned()));
+                assert_eq!(text, from_unix(seconds, nanos, precision), "{seconds}");
+            }
         }
     }
 

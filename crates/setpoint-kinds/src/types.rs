@@ -23,6 +23,8 @@ pub struct Type {
     pub(crate) numbers: Box<[(u32, Slot)]>,
     /// Indices of the fields that are encoded even when nobody set them.
     pub(crate) always: Box<[u16]>,
+    /// How many fields of its own are required times. Go has a zero for these, which is null in JSON; others have none.
+    pub(crate) required_times: usize,
 }
 
 /// A struct that Go embeds in another one.
@@ -105,6 +107,12 @@ impl Type {
     }
 
     pub(crate) fn slot(&self, number: u32) -> Option<Slot> {
+        // Most types have no gaps.
+        if let Some((found, slot)) = self.numbers.get((number as usize).wrapping_sub(1))
+            && *found == number
+        {
+            return Some(*slot);
+        }
         let at = self.numbers.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         Some(self.numbers[at].1)
     }
@@ -166,6 +174,11 @@ impl Field {
     /// Whether `patchStrategy` names this strategy.
     pub fn patches_by(&self, strategy: &str) -> bool {
         self.patch_strategy.split(',').any(|found| found == strategy)
+    }
+
+    /// Whether the field is a time that must not be null.
+    pub(crate) fn is_required_time(&self) -> bool {
+        self.required && matches!(self.ty, FieldType::Time | FieldType::MicroTime)
     }
 
     /// Whether the field is in the JSON even when nobody set it.

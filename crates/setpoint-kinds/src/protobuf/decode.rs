@@ -63,10 +63,10 @@ fn fields(ty: &Type, message: &[u8], map: &mut Map<String, Value>, depth: usize)
 
 /// Where in the document a value is, for errors and the limit of depth.
 #[derive(Clone, Copy)]
-struct At<'a> {
-    ty: &'a Type,
-    field: &'a str,
-    depth: usize,
+pub(super) struct At<'a> {
+    pub(super) ty: &'a Type,
+    pub(super) field: &'a str,
+    pub(super) depth: usize,
 }
 
 impl At<'_> {
@@ -74,11 +74,11 @@ impl At<'_> {
         format!("{}.{}", self.ty.go_name(), self.field)
     }
 
-    fn wrong_wire(self, wire: u8) -> DecodeError {
+    pub(super) fn wrong_wire(self, wire: u8) -> DecodeError {
         DecodeError::WireType { field: self.name(), wire }
     }
 
-    fn wrong(self, reason: impl ToString) -> DecodeError {
+    pub(super) fn wrong(self, reason: impl ToString) -> DecodeError {
         DecodeError::Field { field: self.name(), reason: reason.to_string() }
     }
 
@@ -147,7 +147,12 @@ impl At<'_> {
         Ok((key, value))
     }
 
-    fn value(self, ty: &FieldType, reader: &mut Reader<'_>, wire: u8) -> Result<Value, DecodeError> {
+    pub(super) fn value(
+        self,
+        ty: &FieldType,
+        reader: &mut Reader<'_>,
+        wire: u8,
+    ) -> Result<Value, DecodeError> {
         if wire != wire_of(ty) {
             return Err(self.wrong_wire(wire));
         }
@@ -169,7 +174,7 @@ impl At<'_> {
     }
 
     /// Reads what is length-delimited on the wire.
-    fn message(self, ty: &FieldType, bytes: &[u8]) -> Result<Value, DecodeError> {
+    pub(super) fn message(self, ty: &FieldType, bytes: &[u8]) -> Result<Value, DecodeError> {
         Ok(match ty {
             FieldType::String => Value::String(lossy(bytes)),
             FieldType::Bytes => Value::String(base64::encode(bytes)),
@@ -214,12 +219,12 @@ impl At<'_> {
         })
     }
 
-    fn delimited<'a>(self, reader: &mut Reader<'a>, wire: u8) -> Result<&'a [u8], DecodeError> {
+    pub(super) fn delimited<'a>(self, reader: &mut Reader<'a>, wire: u8) -> Result<&'a [u8], DecodeError> {
         if wire == BYTES { reader.delimited() } else { Err(self.wrong_wire(wire)) }
     }
 
     /// The bytes of one field of a small message.
-    fn inner(self, message: &[u8], wanted: u32) -> Result<Option<&[u8]>, DecodeError> {
+    pub(super) fn inner(self, message: &[u8], wanted: u32) -> Result<Option<&[u8]>, DecodeError> {
         let mut found = None;
         let mut reader = Reader::new(message);
         while let Some((number, wire)) = reader.tag()? {
@@ -252,8 +257,16 @@ impl At<'_> {
     }
 
     fn time(self, message: &[u8], precision: Precision) -> Result<Value, DecodeError> {
+        let Some((seconds, nanos)) = self.timestamp(message)? else { return Ok(Value::Null) };
+        time::from_unix(seconds, nanos, precision)
+            .map(|time| time.map_or(Value::Null, Value::String))
+            .map_err(|()| self.wrong("time out of range"))
+    }
+
+    /// The seconds and nanoseconds of a time; none if it is Go's zero time, of which nothing is written.
+    pub(super) fn timestamp(self, message: &[u8]) -> Result<Option<(i64, i32)>, DecodeError> {
         if message.is_empty() {
-            return Ok(Value::Null);
+            return Ok(None);
         }
         let (mut seconds, mut nanos) = (0, 0);
         let mut reader = Reader::new(message);
@@ -265,9 +278,7 @@ impl At<'_> {
                 _ => reader.skip(wire)?,
             }
         }
-        time::from_unix(seconds, nanos, precision)
-            .map(|time| time.map_or(Value::Null, Value::String))
-            .map_err(|()| self.wrong("time out of range"))
+        Ok(Some((seconds, nanos)))
     }
 
     /// The unions of a JSON schema (field 1, or 2 next to a boolean) with something else.
@@ -316,7 +327,7 @@ fn is_packable(ty: &FieldType) -> bool {
     wire_of(ty) != BYTES
 }
 
-fn wire_of(ty: &FieldType) -> u8 {
+pub(super) fn wire_of(ty: &FieldType) -> u8 {
     match ty {
         FieldType::Bool | FieldType::Int32 | FieldType::Int64 => VARINT,
         FieldType::Float64 => FIXED64,

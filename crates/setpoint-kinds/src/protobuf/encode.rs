@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::MAX_DEPTH;
-use super::wire::Writer;
+use super::wire::{BYTES, Writer};
 use crate::base64;
 use crate::conform::schema_type;
 use crate::time::{self, Precision};
@@ -59,6 +59,14 @@ pub fn append_field(number: u32, ty: &Type, object: &Value, out: &mut Vec<u8>) -
 pub fn append_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     let mut writer = Writer::from(std::mem::take(out));
     writer.bytes(number, bytes);
+    *out = writer.finish();
+}
+
+/// Appends the tag of field `number`, whose `length` bytes follow.
+pub fn append_length(number: u32, length: usize, out: &mut Vec<u8>) {
+    let mut writer = Writer::from(std::mem::take(out));
+    writer.tag(number, BYTES);
+    writer.varint(length as u64);
     *out = writer.finish();
 }
 

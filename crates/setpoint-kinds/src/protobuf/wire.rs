@@ -12,6 +12,7 @@ const END_GROUP: u8 = 4;
 const FIXED32: u8 = 5;
 
 /// Reads a message. Every length is checked against what is left, so no read allocates.
+#[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -25,13 +26,30 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
+    /// How many bytes are left.
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
     fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
 
+    #[inline]
     pub(super) fn varint(&mut self) -> Result<u64, DecodeError> {
+        // Most numbers, lengths and tags are one byte.
+        match self.rest {
+            [byte @ 0..0x80, rest @ ..] => {
+                self.rest = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0;
         for (at, byte) in self.rest.iter().take(10).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * at);

@@ -150,6 +150,7 @@ fn inherited(of: &Declared, declared: &[Declared], through: &'static str) -> Vec
 fn finish(of: Declared, inherited: Vec<Field>) -> Type {
     let own: Vec<(u32, &str)> =
         of.fields.iter().filter(|field| field.number > 0).map(|field| (field.number, field.name)).collect();
+    let required_times = of.fields.iter().filter(|field| field.is_required_time()).count();
     let mut fields = of.fields;
     fields.extend(inherited);
     fields.sort_unstable_by_key(|field| field.name);
@@ -171,6 +172,7 @@ fn finish(of: Declared, inherited: Vec<Field>) -> Type {
         embedded: of.embedded.into(),
         numbers: numbers.into(),
         always,
+        required_times,
     };
     for attribute in of.attributes.split_ascii_whitespace() {
         match attribute.split_once('=') {

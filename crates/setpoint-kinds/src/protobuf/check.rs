@@ -1,0 +1,133 @@
+//! Whether a message can be read, without reading it.
+
+use super::decode::{At, wire_of};
+use super::wire::{BYTES, Reader};
+use super::{DecodeError, MAX_DEPTH};
+use crate::time;
+use crate::types::{FieldType, Slot, Type};
+
+/// Whether [`from_message`](super::from_message) gives an object of type `ty`, in one quick pass in which nothing is
+/// built.
+///
+/// That holds for a Rust type which takes whatever a field of the table can hold, as those of `k8s-openapi` do. What is
+/// unusual is refused here although some type may take it: fields out of order, a year that not everybody can read.
+pub fn check_message(ty: &Type, message: &[u8]) -> Result<(), DecodeError> {
+    structure(ty, message, 1)
+}
+
+fn structure(ty: &Type, message: &[u8], depth: usize) -> Result<(), DecodeError> {
+    if depth >= MAX_DEPTH {
+        return Err(DecodeError::Depth);
+    }
+    let mut reader = Reader::new(message);
+    let (mut last, mut required_times) = (0, 0);
+    while let Some((number, wire)) = reader.tag()? {
+        let Some(slot) = ty.slot(number) else {
+            reader.skip(wire)?;
+            continue;
+        };
+        if number <= last {
+            return Err(DecodeError::Order);
+        }
+        last = number;
+        match slot {
+            Slot::Embedded(at) => {
+                let embedded = &ty.embedded[usize::from(at)];
+                structure(embedded.ty.get(), reader.bytes(embedded.name, wire)?, depth)?;
+            }
+            Slot::Field(at) => {
+                let field = &ty.fields[usize::from(at)];
+                let at = At { ty, field: field.name, depth };
+                match &field.ty {
+                    FieldType::List(item) if wire == BYTES && wire_of(item) != BYTES => {
+                        return Err(DecodeError::Order);
+                    }
+                    FieldType::List(item) => {
+                        repeated(&mut reader, number, wire, |reader| item_value(at, item, reader, wire))?;
+                    }
+                    FieldType::Map(item) => {
+                        repeated(&mut reader, number, wire, |reader| {
+                            entry(at, item, at.delimited(reader, wire)?)
+                        })?;
+                    }
+                    ty => {
+                        let is_null = value(at, ty, &mut reader, wire)?;
+                        required_times += usize::from(field.is_required_time() && !is_null);
+                    }
+                }
+            }
+        }
+    }
+    if required_times < ty.required_times {
+        return Err(DecodeError::Type(format!("{}: a required time is missing", ty.go_name())));
+    }
+    Ok(())
+}
+
+/// One field after the other, as long as they have this number.
+fn repeated(
+    reader: &mut Reader<'_>,
+    number: u32,
+    wire: u8,
+    mut check: impl FnMut(&mut Reader<'_>) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    loop {
+        check(reader)?;
+        let mut ahead = *reader;
+        if ahead.tag()? != Some((number, wire)) {
+            return Ok(());
+        }
+        *reader = ahead;
+    }
+}
+
+fn entry(at: At<'_>, item: &FieldType, message: &[u8]) -> Result<(), DecodeError> {
+    let mut reader = Reader::new(message);
+    let mut has_value = !matches!(item, FieldType::Time | FieldType::MicroTime);
+    while let Some((number, wire)) = reader.tag()? {
+        match number {
+            1 => {
+                at.delimited(&mut reader, wire)?;
+            }
+            2 => {
+                item_value(at, item, &mut reader, wire)?;
+                has_value = true;
+            }
+            _ => reader.skip(wire)?,
+        }
+    }
+    if has_value { Ok(()) } else { Err(at.wrong("a time is missing")) }
+}
+
+/// In a list or map no time may be null.
+fn item_value(at: At<'_>, ty: &FieldType, reader: &mut Reader<'_>, wire: u8) -> Result<(), DecodeError> {
+    if value(at, ty, reader, wire)? { Err(at.wrong("a time is missing")) } else { Ok(()) }
+}
+
+/// Whether the value is a time that is null in JSON.
+fn value(at: At<'_>, ty: &FieldType, reader: &mut Reader<'_>, wire: u8) -> Result<bool, DecodeError> {
+    match ty {
+        FieldType::String | FieldType::Bytes => {
+            at.delimited(reader, wire)?;
+        }
+        FieldType::Struct(id) => structure(id.get(), at.delimited(reader, wire)?, at.depth + 1)?,
+        FieldType::Bool | FieldType::Int32 | FieldType::Int64 if wire == wire_of(ty) => {
+            reader.varint()?;
+        }
+        FieldType::Time | FieldType::MicroTime => {
+            return match at.timestamp(at.delimited(reader, wire)?)? {
+                None | Some((time::ZERO_SECONDS, 0)) => Ok(true),
+                Some((seconds, nanos))
+                    if time::RANGE.contains(&seconds) && (0..1_000_000_000).contains(&nanos) =>
+                {
+                    Ok(false)
+                }
+                Some(_) => Err(at.wrong("an unusual time")),
+            };
+        }
+        _ => {
+            at.value(ty, reader, wire)?;
+        }
+    }
+    Ok(false)
+}
