@@ -14,6 +14,7 @@ use serde::Deserialize;
 use self::packed::Packed;
 pub(crate) use self::packed::Packer;
 use self::uid::Uid;
+use crate::reflector::{is_json, protobuf_metadata};
 use crate::{Object, ObjectKey, ResourceVersion};
 
 /// Makes an object of its bytes. The vector is working space.
@@ -46,7 +47,9 @@ pub(crate) type DecodeFn<T> = Arc<dyn Fn(&[u8], &mut Vec<u32>) -> Result<T, serd
 ///
 /// Whatever is in a cache decodes. A type is left undecoded only if it is one of `k8s-openapi` or `kube`, and
 /// if an object of exactly the same form (the same fields in the same order, with values of the same kinds) has
-/// been decoded before. Every other object is decoded when it comes, and skipped and reported if it cannot be.
+/// been decoded before. (One that came in [protobuf](crate::InformerBuilder::protobuf) is instead checked, from its first to
+/// its last byte, against what is known of its kind.) Every other object is decoded when it comes, and skipped and reported
+/// if it cannot be.
 pub struct Held<T> {
     inner: Arc<Inner<T>>,
     /// Only if something was read, since there are many handles of which nothing is.
@@ -264,6 +267,9 @@ impl<T: Object> Held<T> {
 }
 
 fn meta_of(bytes: &[u8]) -> Option<ObjectMeta> {
+    if !is_json(bytes) {
+        return protobuf_metadata(bytes).ok();
+    }
     #[derive(Deserialize)]
     struct Anything {
         metadata: ObjectMeta,

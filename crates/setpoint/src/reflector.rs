@@ -6,10 +6,12 @@ mod backoff;
 mod config;
 mod decode;
 mod error;
+mod format;
 mod json;
 mod list;
 mod metrics;
 mod outline;
+mod protobuf;
 mod request;
 mod scan;
 mod stage;
@@ -29,9 +31,11 @@ pub use self::backoff::Backoff;
 use self::backoff::BackoffState;
 pub use self::config::ReflectorConfig;
 use self::decode::{Decoded, Skipped};
-pub(crate) use self::decode::{Decoder, Keep};
+pub(crate) use self::decode::{Decoder, Keep, is_json};
 pub use self::error::{Failure, ReflectorError};
+use self::format::Format;
 pub(crate) use self::metrics::ReflectorMetrics;
+pub(crate) use self::protobuf::{WireKind, metadata as protobuf_metadata};
 use self::request::ListRange;
 pub(crate) use self::request::Target;
 use self::stage::Stage;
@@ -116,17 +120,18 @@ impl<T: Object> Reflector<T> {
         let answer = timeout(bound, self.client.send(request)).await.map_err(|_| Failure::Silent(bound))?;
         let answer = answer.map_err(|error| Failure::Connection(words(&error)))?;
         let (head, body) = answer.into_parts();
+        let format = if self.target.protobuf { Format::of(&head.headers) } else { Format::Json };
         if head.status.is_success() {
-            return Ok(ByteStream::new(body, self.metrics.received.clone(), silence));
+            return Ok(ByteStream::new(body, format, self.metrics.received.clone(), silence));
         }
         let retry_after = head.headers.get(http::header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
-        let body = ByteStream::new(body, self.metrics.received.clone(), bound).read_up_to(64 << 10).await;
-        let mut status: k8s_openapi::apimachinery::pkg::apis::meta::v1::Status =
-            serde_json::from_slice(&body).unwrap_or_default();
+        let body = ByteStream::new(body, format, self.metrics.received.clone(), bound);
+        let body = body.read_up_to(64 << 10).await;
+        let mut status = format.status(&body).unwrap_or_default();
         status.code = Some(head.status.as_u16().into());
         if status.message.is_none() {
-            status.message = Some(error::excerpt(&body));
+            status.message = Some(format.excerpt(&body));
         }
         Err(Failure::from_status(status, retry_after.map(Duration::from_secs)))
     }

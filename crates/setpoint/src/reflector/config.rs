@@ -12,6 +12,8 @@ use super::Backoff;
 pub struct ReflectorConfig {
     /// Ask for a streaming list (`sendInitialEvents`) first. Servers that cannot are listed from.
     pub streaming: bool,
+    /// Ask for protobuf ([`InformerBuilder::protobuf`](crate::InformerBuilder::protobuf)).
+    pub protobuf: bool,
     /// How long a streaming list may be silent before the list is asked for without streaming; ten times
     /// this is the bound for all of it.
     pub initial_events_timeout: Duration,
@@ -37,6 +39,7 @@ impl Default for ReflectorConfig {
     fn default() -> ReflectorConfig {
         ReflectorConfig {
             streaming: true,
+            protobuf: false,
             initial_events_timeout: Duration::from_secs(30),
             list_from_cache: false,
             page_size: 500,

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::RwLock;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use setpoint_kinds::protobuf::from_message;
 
 use super::json;
 use super::outline::Outline;
+use super::protobuf::{self, Prepared, WireKind};
 use super::scan::find_managed_fields;
 use crate::held::{DecodeFn, Identity, Packer};
 use crate::store::FixedSet;
@@ -39,6 +41,8 @@ pub(crate) struct Decoder<T> {
 struct Parts<T> {
     decode: DecodeFn<T>,
     keep_managed_fields: bool,
+    /// The kind as protobuf has it, if that is asked for.
+    wire_kind: Option<Arc<WireKind>>,
     /// Whether a form that was decoded once can be decoded always.
     trusts_forms: bool,
     /// The forms that were decoded.
@@ -77,20 +81,23 @@ pub(super) struct Skipped {
 
 impl<T: Object> Decoder<T> {
     /// A decoder of `K` that hands each object to `transform` before it is stored. (Only if it is
-    /// [`Keep::Decoded`], that is once an object.)
+    /// [`Keep::Decoded`], that is once an object.) Objects come in JSON, or in protobuf too if their kind in it is known.
     pub(crate) fn new<K>(
         keep_managed_fields: bool,
         keep: Keep,
+        wire_kind: Option<WireKind>,
         transform: Arc<dyn Fn(K) -> T + Send + Sync>,
     ) -> Decoder<T>
     where
         K: kube::Resource + DeserializeOwned + Clone + 'static,
     {
+        let type_name = std::any::type_name::<K>();
+        let wire_kind = wire_kind.map(Arc::new);
+        let kind = wire_kind.clone();
         let decode = move |bytes: &[u8], lengths: &mut Vec<u32>| {
-            let mut object = match json::from_slice::<K>(bytes, lengths) {
-                Some(object) => object,
-                // A clone has vectors of exactly their length; those of serde_json have room to grow.
-                None => serde_json::from_slice::<K>(bytes)?.clone(),
+            let mut object = match &kind {
+                Some(kind) if !is_json(bytes) => read_protobuf::<K>(kind, type_name, bytes)?,
+                _ => read_json::<K>(bytes, lengths)?,
             };
             if !keep_managed_fields {
                 // Cut out of the bytes already, unless somebody spells the name with escapes.
@@ -104,7 +111,8 @@ impl<T: Object> Decoder<T> {
                 packer: Arc::new(Packer::new(decode.clone())),
                 decode,
                 keep_managed_fields,
-                trusts_forms: reads_forms_alike(std::any::type_name::<K>()),
+                wire_kind,
+                trusts_forms: reads_forms_alike(type_name),
                 forms: RwLock::default(),
                 keep,
             }),
@@ -114,6 +122,7 @@ impl<T: Object> Decoder<T> {
     /// Decodes one object, as far as it must be decoded now.
     pub(super) fn decode(&self, bytes: &[u8], scratch: &mut Scratch) -> Decoded<T> {
         let parts = &*self.parts;
+        let bytes = bytes.trim_ascii_start();
         let reads_outline = parts.trusts_forms && parts.keep != Keep::Decoded;
         let outline = reads_outline.then(|| Outline::read(bytes, parts.keep_managed_fields)).flatten();
         let cut = match &outline {
@@ -129,22 +138,74 @@ impl<T: Object> Decoder<T> {
         }
         let Scratch { bytes: buffer, lengths } = scratch;
         let bytes = without(bytes, cut, buffer);
-        let object = match catch_unwind(AssertUnwindSafe(|| (parts.decode)(bytes, lengths))) {
-            Ok(Ok(object)) => object,
-            Ok(Err(error)) => return Decoded::Skipped(skipped(bytes, error.to_string())),
-            Err(_) => return Decoded::Skipped(skipped(bytes, "the transform panicked".to_owned())),
-        };
-        let Some(held) = Held::named(object) else {
-            return Decoded::Skipped(skipped(bytes, "it has no name".to_owned()));
-        };
-        if let Some(outline) = outline {
-            parts.learn(outline.form);
+        match parts.decode_now(bytes, lengths) {
+            Err(message) => Decoded::Skipped(skipped(bytes, message)),
+            Ok(held) => {
+                if let Some(outline) = outline {
+                    parts.learn(outline.form);
+                }
+                Decoded::Object(held)
+            }
         }
-        Decoded::Object(match parts.keep {
-            Keep::Packed => Held::packed(held.identity(), bytes, &parts.packer),
-            Keep::Lazy | Keep::Decoded => held,
-        })
     }
+
+    /// The kind as protobuf has it, if that is asked for.
+    pub(crate) fn wire_kind(&self) -> Option<&WireKind> {
+        self.parts.wire_kind.as_deref()
+    }
+
+    /// Decodes one object from protobuf, as far as it must be decoded now. It need not wait for another of its form: to
+    /// check that it can be decoded is quick.
+    pub(super) fn decode_protobuf(&self, message: &[u8], scratch: &mut Scratch) -> Decoded<T> {
+        let parts = &*self.parts;
+        let skipped = |message: &[u8], words: String| {
+            let outline = protobuf::Outline::read(message).unwrap_or_default();
+            Decoded::Skipped(Skipped { key: outline.key(), version: outline.version(), message: words })
+        };
+        let Some(kind) = &parts.wire_kind else {
+            return skipped(message, "it is protobuf, which was not asked for".to_owned());
+        };
+        let checks = parts.trusts_forms && parts.keep != Keep::Decoded;
+        let Scratch { bytes: buffer, lengths } = scratch;
+        match protobuf::prepare(kind, message, parts.keep_managed_fields, checks, buffer) {
+            Err(error) => skipped(message, error.to_string()),
+            Ok(Prepared::Sure(identity)) => Decoded::Object(match parts.keep {
+                Keep::Packed => Held::packed(identity, buffer, &parts.packer),
+                _ => Held::lazy(identity, std::mem::take(buffer).into(), parts.decode.clone()),
+            }),
+            Ok(Prepared::Unsure) => match parts.decode_now(buffer, lengths) {
+                Ok(held) => Decoded::Object(held),
+                Err(words) => skipped(message, words),
+            },
+        }
+    }
+}
+
+/// Whether the bytes of an object are JSON. No message of protobuf that is kept begins like an object of JSON: that would
+/// be a group, which nobody writes.
+pub(crate) fn is_json(object: &[u8]) -> bool {
+    object.first() == Some(&b'{')
+}
+
+fn read_json<K: DeserializeOwned + Clone>(
+    bytes: &[u8],
+    lengths: &mut Vec<u32>,
+) -> Result<K, serde_json::Error> {
+    match json::from_slice::<K>(bytes, lengths) {
+        Some(object) => Ok(object),
+        // A clone has vectors of exactly their length; those of serde_json have room to grow.
+        None => Ok(serde_json::from_slice::<K>(bytes)?.clone()),
+    }
+}
+
+fn read_protobuf<K: DeserializeOwned>(
+    kind: &WireKind,
+    type_name: &str,
+    bytes: &[u8],
+) -> Result<K, serde_json::Error> {
+    // The types of k8s-openapi know what they are.
+    let types = (!type_name.starts_with("k8s_openapi::")).then(|| kind.type_meta());
+    from_message(kind.ty(), types, bytes).map_err(serde_json::Error::custom)
 }
 
 impl<T: Object> Parts<T> {
@@ -164,6 +225,18 @@ impl<T: Object> Parts<T> {
             None => bytes.to_vec(),
         };
         Held::lazy(identity, bytes.into(), self.decode.clone())
+    }
+
+    /// Decodes bytes of which nobody knows whether they can be decoded; what is wrong with them, if they cannot.
+    fn decode_now(&self, bytes: &[u8], lengths: &mut Vec<u32>) -> Result<Held<T>, String> {
+        let decoded = catch_unwind(AssertUnwindSafe(|| (self.decode)(bytes, lengths)));
+        let object = decoded.map_err(|_| "the transform panicked".to_owned())?;
+        let object = object.map_err(|error| error.to_string())?;
+        let held = Held::named(object).ok_or("it has no name")?;
+        Ok(match self.keep {
+            Keep::Packed => Held::packed(held.identity(), bytes, &self.packer),
+            Keep::Lazy | Keep::Decoded => held,
+        })
     }
 
     fn learn(&self, form: u64) {
@@ -247,7 +320,7 @@ mod tests {
     }
 
     fn decoder(keep_managed_fields: bool) -> Decoder<Pod> {
-        Decoder::new(keep_managed_fields, Keep::Lazy, Arc::new(|pod: Pod| pod))
+        Decoder::new(keep_managed_fields, Keep::Lazy, None, Arc::new(|pod: Pod| pod))
     }
 
     const POD: &str = r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"5",
@@ -295,7 +368,8 @@ mod tests {
 
     #[test]
     fn a_transform_that_panics_costs_one_object() {
-        let decoder = Decoder::new(false, Keep::Decoded, Arc::new(|_: Pod| -> Pod { panic!("as planned") }));
+        let decoder =
+            Decoder::new(false, Keep::Decoded, None, Arc::new(|_: Pod| -> Pod { panic!("as planned") }));
         let Decoded::Skipped(skipped) = decode(&decoder, POD) else { panic!("it panicked") };
         assert_eq!(skipped.key, Some("n/a".into()));
     }

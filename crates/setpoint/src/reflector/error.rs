@@ -71,7 +71,7 @@ pub enum Failure {
         /// The version that came after it.
         to: ResourceVersion,
     },
-    /// The connection ended in the middle of a line or of a list.
+    /// The connection ended in the middle of a line, of a frame or of a list.
     #[error("the connection ended in the middle of {0}")]
     CutOff(&'static str),
     /// Nothing came for longer than the server should have been silent.

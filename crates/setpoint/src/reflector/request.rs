@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::header::{ACCEPT, ACCEPT_ENCODING};
 use kube::client::Body;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use setpoint_kinds::protobuf::MEDIA_TYPE;
 
 use crate::{ResourceVersion, Scope};
 
@@ -21,6 +22,8 @@ pub(crate) struct Target {
     pub(crate) field_selector: Option<String>,
     /// Ask for metadata only.
     pub(crate) metadata_only: bool,
+    /// Ask for protobuf, or for JSON if the server has none.
+    pub(crate) protobuf: bool,
 }
 
 /// Which objects a list asks for.
@@ -79,9 +82,15 @@ impl Target {
     }
 
     fn request(&self, query: Query, partial: &str) -> http::Request<Body> {
-        let accept = match self.metadata_only {
-            true => format!("application/json;as={partial};g=meta.k8s.io;v=v1,application/json"),
-            false => "application/json".to_owned(),
+        const JSON: &str = "application/json";
+        let accept = match (self.metadata_only, self.protobuf) {
+            (false, false) => JSON.to_owned(),
+            (false, true) => format!("{MEDIA_TYPE},{JSON}"),
+            (true, protobuf) => {
+                let as_partial = format!("as={partial};g=meta.k8s.io;v=v1");
+                let first = if protobuf { format!("{MEDIA_TYPE};{as_partial},") } else { String::new() };
+                format!("{first}{JSON};{as_partial},{JSON}")
+            }
         };
         // A server may compress a watch event by event, which nobody can read as one stream.
         let request = http::Request::get(query.0).header(ACCEPT, accept).header(ACCEPT_ENCODING, "identity");
@@ -129,6 +138,7 @@ mod tests {
             label_selector: Some("app in (a,b)".to_owned()),
             field_selector: None,
             metadata_only: false,
+            protobuf: false,
         }
     }
 
@@ -156,6 +166,20 @@ mod tests {
             pods.watch(&"7".into(), Duration::from_secs(301)),
             "&watch=true&allowWatchBookmarks=true&timeoutSeconds=301&resourceVersion=7",
         );
+    }
+
+    #[test]
+    fn protobuf_is_asked_for_with_json_as_the_second_choice() {
+        let accept = |metadata_only, protobuf| {
+            let target = Target { metadata_only, protobuf, ..pods() };
+            target.watch(&"7".into(), Duration::from_secs(1)).headers()[ACCEPT].to_str().unwrap().to_owned()
+        };
+        assert_eq!(accept(false, false), "application/json");
+        assert_eq!(accept(false, true), "application/vnd.kubernetes.protobuf,application/json");
+        let json = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        assert_eq!(accept(true, false), json);
+        let protobuf = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        assert_eq!(accept(true, true), format!("{protobuf},{json}"));
     }
 
     #[test]

@@ -10,8 +10,10 @@ use kube::client::Body;
 use setpoint_env::{Env, Task};
 
 use super::decode::{Decoded, Decoder, Scratch};
-use super::error::{Failure, excerpt};
+use super::error::Failure;
+use super::format::Format;
 use super::list::{Envelope, Found, ListScanner, NotAList};
+use super::protobuf::{self, FrameSplitter, decode_frames};
 use super::watch::{Event, LineSplitter, decode_lines};
 use crate::Object;
 use crate::metrics::Counter;
@@ -33,13 +35,14 @@ const LONGEST: usize = 64 << 20;
 /// The body of an answer, watched for silence.
 pub(super) struct ByteStream {
     body: Body,
+    format: Format,
     received: Counter,
     silence: Duration,
 }
 
 impl ByteStream {
-    pub(super) fn new(body: Body, received: Counter, silence: Duration) -> ByteStream {
-        ByteStream { body, received, silence }
+    pub(super) fn new(body: Body, format: Format, received: Counter, silence: Duration) -> ByteStream {
+        ByteStream { body, format, received, silence }
     }
 
     /// The next bytes; `None` at the end. Nothing for longer than allowed is a failure.
@@ -126,9 +129,9 @@ impl<R: Send + 'static> Pipeline<R> {
 pub(super) struct EventStream<T> {
     bytes: ByteStream,
     decoder: Decoder<T>,
-    splitter: LineSplitter,
-    /// Whole lines that wait for a free place in the pipeline.
-    lines: Vec<Bytes>,
+    splitter: Splitter,
+    /// Whole lines or frames that wait for a free place in the pipeline.
+    pieces: Vec<Bytes>,
     waiting: usize,
     /// Whether the last bytes came soon after they were waited for.
     is_burst: bool,
@@ -141,12 +144,12 @@ pub(super) struct EventStream<T> {
 
 impl<T: Object> EventStream<T> {
     pub(super) fn new(bytes: ByteStream, decoder: Decoder<T>, env: Env) -> EventStream<T> {
-        let (splitter, pipeline) = (LineSplitter::default(), Pipeline::new(env));
+        let (splitter, pipeline) = (Splitter::new(bytes.format), Pipeline::new(env));
         EventStream {
             bytes,
             decoder,
             splitter,
-            lines: Vec::new(),
+            pieces: Vec::new(),
             waiting: 0,
             is_burst: false,
             pipeline,
@@ -165,7 +168,7 @@ impl<T: Object> EventStream<T> {
         self.returned = (!events.is_empty()).then_some(events);
     }
 
-    /// The next events; `None` when the server closed the stream after a whole line.
+    /// The next events; `None` when the server closed the stream after a whole one.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<Event<T>>>, Failure> {
         if let Some(events) = self.returned.take() {
             return Ok(Some(events));
@@ -175,7 +178,7 @@ impl<T: Object> EventStream<T> {
                 self.gather().await;
                 // A few events are decoded here and now, a burst beside the reader.
                 if self.pipeline.is_empty() && self.waiting < BLOCK / 4 {
-                    return Ok(Some(self.decode_lines()));
+                    return Ok(Some(self.decode_pieces()));
                 }
                 self.start_decoding();
             }
@@ -222,28 +225,82 @@ impl<T: Object> EventStream<T> {
         let chunk = match chunk {
             Ok(Some(chunk)) => chunk,
             Ok(None) if self.splitter.rest().is_empty() => return self.end = Some(Ok(())),
-            Ok(None) => return self.end = Some(Err(Failure::CutOff("a line"))),
+            Ok(None) => return self.end = Some(Err(Failure::CutOff(self.splitter.expects()))),
             Err(failure) => return self.end = Some(Err(failure)),
         };
-        if let Some(lines) = self.splitter.feed(chunk) {
-            self.waiting += lines.len();
-            self.lines.push(lines);
-        } else if self.splitter.rest().len() > LONGEST {
-            let words = excerpt(self.splitter.rest());
-            self.end = Some(Err(Failure::Malformed { expected: "a line of a watch", words }));
+        match self.splitter.feed(chunk) {
+            Ok(None) => {}
+            Ok(Some(piece)) => {
+                self.waiting += piece.len();
+                self.pieces.push(piece);
+            }
+            Err(words) => self.end = Some(Err(Failure::Malformed { expected: "a watch event", words })),
         }
     }
 
-    fn decode_lines(&mut self) -> Vec<Event<T>> {
+    fn decode_pieces(&mut self) -> Vec<Event<T>> {
         self.waiting = 0;
-        self.lines.drain(..).flat_map(|lines| decode_lines(&self.decoder, &lines)).collect()
+        let format = self.bytes.format;
+        self.pieces.drain(..).flat_map(|piece| decode_events(format, &self.decoder, &piece)).collect()
     }
 
     fn start_decoding(&mut self) {
-        let (lines, decoder) = (std::mem::take(&mut self.lines), self.decoder.clone());
+        let (pieces, decoder) = (std::mem::take(&mut self.pieces), self.decoder.clone());
+        let format = self.bytes.format;
         self.waiting = 0;
-        self.pipeline
-            .start(move || lines.iter().flat_map(|lines| decode_lines(&decoder, lines)).collect::<Vec<_>>());
+        self.pipeline.start(move || {
+            pieces.iter().flat_map(|piece| decode_events(format, &decoder, piece)).collect::<Vec<_>>()
+        });
+    }
+}
+
+fn decode_events<T: Object>(format: Format, decoder: &Decoder<T>, piece: &[u8]) -> Vec<Event<T>> {
+    match format {
+        Format::Json => decode_lines(decoder, piece),
+        Format::Protobuf => decode_frames(decoder, piece),
+    }
+}
+
+/// Finds where events end.
+enum Splitter {
+    Lines(LineSplitter),
+    Frames(FrameSplitter),
+}
+
+impl Splitter {
+    fn new(format: Format) -> Splitter {
+        match format {
+            Format::Json => Splitter::Lines(LineSplitter::default()),
+            Format::Protobuf => Splitter::Frames(FrameSplitter::new(LONGEST)),
+        }
+    }
+
+    /// Takes a chunk, and gives the whole events that are there now. The error is what came instead.
+    fn feed(&mut self, chunk: Bytes) -> Result<Option<Bytes>, String> {
+        match self {
+            Splitter::Lines(lines) => match lines.feed(chunk) {
+                None if lines.rest().len() > LONGEST => Err(Format::Json.excerpt(lines.rest())),
+                lines => Ok(lines),
+            },
+            Splitter::Frames(frames) => {
+                let start = chunk.clone();
+                frames.feed(chunk).map_err(|_| Format::Protobuf.excerpt(&start))
+            }
+        }
+    }
+
+    fn rest(&self) -> &[u8] {
+        match self {
+            Splitter::Lines(lines) => lines.rest(),
+            Splitter::Frames(frames) => frames.rest(),
+        }
+    }
+
+    fn expects(&self) -> &'static str {
+        match self {
+            Splitter::Lines(_) => "a line",
+            Splitter::Frames(_) => "a frame",
+        }
     }
 }
 
@@ -251,7 +308,7 @@ impl<T: Object> EventStream<T> {
 pub(super) struct ItemStream<T> {
     bytes: ByteStream,
     decoder: Decoder<T>,
-    scanner: ListScanner,
+    scanner: Scanner,
     items: Vec<Bytes>,
     waiting: usize,
     pipeline: Pipeline<Vec<Decoded<T>>>,
@@ -260,7 +317,7 @@ pub(super) struct ItemStream<T> {
 
 impl<T: Object> ItemStream<T> {
     pub(super) fn new(bytes: ByteStream, decoder: Decoder<T>, env: Env) -> ItemStream<T> {
-        let (scanner, pipeline) = (ListScanner::default(), Pipeline::new(env));
+        let (scanner, pipeline) = (Scanner::new(bytes.format), Pipeline::new(env));
         ItemStream { bytes, decoder, scanner, items: Vec::new(), waiting: 0, pipeline, ended: false }
     }
 
@@ -296,7 +353,7 @@ impl<T: Object> ItemStream<T> {
                 }
                 Ok(Found::NeedsMore) if self.scanner.held().len() <= LONGEST => return Ok(()),
                 Ok(Found::NeedsMore) | Err(NotAList) => {
-                    let words = excerpt(self.scanner.held());
+                    let words = self.bytes.format.excerpt(self.scanner.held());
                     return Err(Failure::Malformed { expected: "a list", words });
                 }
             }
@@ -305,15 +362,63 @@ impl<T: Object> ItemStream<T> {
 
     fn start_decoding(&mut self) {
         let (items, decoder) = (std::mem::take(&mut self.items), self.decoder.clone());
+        let format = self.bytes.format;
         self.waiting = 0;
         self.pipeline.start(move || {
             let mut scratch = Scratch::default();
-            items.iter().map(|item| decoder.decode(item, &mut scratch)).collect()
+            let decode = |item: &Bytes| match format {
+                Format::Json => decoder.decode(item, &mut scratch),
+                Format::Protobuf => decoder.decode_protobuf(item, &mut scratch),
+            };
+            items.iter().map(decode).collect()
         });
     }
 
     /// What the list said about itself.
     pub(super) fn finish(self) -> Result<Envelope, Failure> {
         self.scanner.finish().ok_or(Failure::CutOff("a list"))
+    }
+}
+
+/// Takes a list apart.
+enum Scanner {
+    Json(ListScanner),
+    Protobuf(protobuf::ListScanner),
+}
+
+impl Scanner {
+    fn new(format: Format) -> Scanner {
+        match format {
+            Format::Json => Scanner::Json(ListScanner::default()),
+            Format::Protobuf => Scanner::Protobuf(protobuf::ListScanner::default()),
+        }
+    }
+
+    fn feed(&mut self, chunk: &[u8]) {
+        match self {
+            Scanner::Json(list) => list.feed(chunk),
+            Scanner::Protobuf(list) => list.feed(chunk),
+        }
+    }
+
+    fn next(&mut self) -> Result<Found, NotAList> {
+        match self {
+            Scanner::Json(list) => list.next(),
+            Scanner::Protobuf(list) => list.next(),
+        }
+    }
+
+    fn held(&self) -> &[u8] {
+        match self {
+            Scanner::Json(list) => list.held(),
+            Scanner::Protobuf(list) => list.held(),
+        }
+    }
+
+    fn finish(self) -> Option<Envelope> {
+        match self {
+            Scanner::Json(list) => list.finish(),
+            Scanner::Protobuf(list) => list.finish(),
+        }
     }
 }

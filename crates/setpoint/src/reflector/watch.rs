@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     fn decode(line: &str) -> Event<Pod> {
-        let decoder = Decoder::new(false, Keep::Lazy, Arc::new(|pod: Pod| pod));
+        let decoder = Decoder::new(false, Keep::Lazy, None, Arc::new(|pod: Pod| pod));
         let mut events = decode_lines(&decoder, format!("{line}\n").as_bytes());
         assert_eq!(events.len(), 1);
         events.remove(0)

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use setpoint::{Failure, Metrics, SharedInformer};
 
-use crate::script::{Asked, Server, builder, cached, list, object, plain, server, settle};
+use crate::script::{Asked, Server, builder, cached, json_server, list, object, plain, settle};
 
 struct Bad {
     informer: SharedInformer<k8s_openapi::api::core::v1::ConfigMap>,
@@ -25,7 +25,7 @@ impl Bad {
     }
 
     async fn at_watch() -> (Bad, Asked) {
-        let (client, mut server) = server();
+        let (client, mut server) = json_server();
         let reports = Arc::new(Mutex::new(Vec::new()));
         let (told, metrics) = (reports.clone(), Metrics::default());
         let informer = builder(client).config(plain()).metrics(metrics.clone());
@@ -94,14 +94,14 @@ async fn half_a_list() {
 async fn a_list_of_another_kind() {
     let mut body = list("20", &[]);
     body["kind"] = json!("SecretList");
-    check_list(|asked| asked.json(&body), &["v1 SecretList", "v1 ConfigMapList"]).await;
+    check_list(|asked| asked.object(&body), &["v1 SecretList", "v1 ConfigMapList"]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_without_a_version() {
     let mut body = list("20", &[]);
     body["metadata"] = json!({});
-    check_list(|asked| asked.json(&body), &["without a resourceVersion"]).await;
+    check_list(|asked| asked.object(&body), &["without a resourceVersion"]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::script::{object_of, status};
+use crate::script::{Format, object_of, status};
 
 type Chunk = Result<Frame<Bytes>, std::io::Error>;
 type Stream = StreamBody<futures::stream::BoxStream<'static, Chunk>>;
@@ -45,6 +45,8 @@ pub(crate) struct State {
     /// Say "too old" in the stream instead of at the start of a watch.
     pub(crate) expire_in_stream: bool,
     uids: u64,
+    /// What it was asked for.
+    format: Format,
     /// Every request: when and what.
     pub(crate) log: Vec<String>,
 }
@@ -61,7 +63,7 @@ impl History {
         let history = History { state: Arc::new(Mutex::new(state)), start: Instant::now() };
         let server = history.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
-            let answer = server.answer(request.uri());
+            let answer = server.answer(request.uri(), request.headers());
             async move { answer }
         });
         (history, Client::new(service, "default"))
@@ -71,17 +73,19 @@ impl History {
         change(&mut self.state.lock())
     }
 
-    fn answer(&self, uri: &http::Uri) -> Result<Response<Stream>, std::io::Error> {
+    fn answer(&self, uri: &http::Uri, headers: &http::HeaderMap) -> Result<Response<Stream>, std::io::Error> {
         let state = &mut *self.state.lock();
+        state.format = Format::asked(headers);
+        let format = state.format;
         state.log.push(format!("{:?} {uri}", self.start.elapsed()));
         let query: BTreeMap<&str, &str> =
             uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('=')).collect();
-        let refuse = |code, reason| Ok(answer(code, status(code, reason, "as planned").to_string()));
+        let refuse = |code, reason| Ok(answer(code, format, &status(code, reason, "as planned")));
         match state.faults.pop() {
             Some(Fault::Refused) => return Err(std::io::Error::other("refused as planned")),
             Some(Fault::TooMany) => return refuse(429, "TooManyRequests"),
             Some(Fault::Internal) => return refuse(500, "InternalError"),
-            Some(Fault::Html) => return Ok(answer(200, "<html>not today</html>\n".to_owned())),
+            Some(Fault::Html) => return Ok(respond(200, "text/html", "<html>not today</html>\n")),
             None => {}
         }
         let version = query.get("resourceVersion").and_then(|version| version.parse::<u64>().ok());
@@ -95,14 +99,14 @@ impl History {
         }
         let (sender, mut receiver) = mpsc::unbounded_channel();
         if is_too_old {
-            send(&sender, "ERROR", &status(410, "Expired", "too old, as planned"));
+            send(format, &sender, "ERROR", &status(410, "Expired", "too old, as planned"));
         } else if is_streaming {
             state.objects.iter().for_each(|(name, (uid, version))| {
-                send(&sender, "ADDED", &object_of(name, uid, *version));
+                send(format, &sender, "ADDED", &object_of(name, uid, *version));
             });
             let annotations = json!({"k8s.io/initial-events-end": "true"});
             let metadata = json!({"resourceVersion": state.version.to_string(), "annotations": annotations});
-            send(&sender, "BOOKMARK", &json!({"metadata": metadata}));
+            send(format, &sender, "BOOKMARK", &json!({"metadata": metadata}));
             state.watches.push(sender);
         } else {
             let from = version.unwrap_or_default();
@@ -110,11 +114,12 @@ impl History {
                 .events
                 .iter()
                 .filter(|(at, ..)| *at > from)
-                .for_each(|(_, kind, object)| send(&sender, kind, object));
+                .for_each(|(_, kind, object)| send(format, &sender, kind, object));
             state.watches.push(sender);
         }
         let body = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
-        Ok(Response::new(StreamBody::new(Box::pin(body))))
+        let answer = Response::builder().header("content-type", format.content_type());
+        Ok(answer.body(StreamBody::new(Box::pin(body) as _)).unwrap())
     }
 }
 
@@ -128,7 +133,7 @@ impl State {
             None => (self.version, 0),
         };
         if version < self.forgotten {
-            return answer(410, status(410, "Expired", "the page is gone").to_string());
+            return answer(410, self.format, &status(410, "Expired", "the page is gone"));
         }
         let all = &self.past[&version];
         let take = limit.unwrap_or(usize::MAX);
@@ -141,7 +146,7 @@ impl State {
         let next = (skip + page.len() < all.len()).then(|| format!("{version}-{}", skip + page.len()));
         let metadata = json!({"resourceVersion": version.to_string(), "continue": next});
         let list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": page});
-        answer(200, list.to_string())
+        answer(200, self.format, &list)
     }
 
     /// Creates or updates.
@@ -168,13 +173,13 @@ impl State {
     fn record(&mut self, kind: &'static str, object: Value) {
         self.past.insert(self.version, self.objects.clone());
         self.watches.retain(|watch| !watch.is_closed());
-        self.watches.iter().for_each(|watch| send(watch, kind, &object));
+        self.watches.iter().for_each(|watch| send(self.format, watch, kind, &object));
         self.events.push((self.version, kind, object));
     }
 
     pub(crate) fn bookmark(&self) {
         let bookmark = json!({"metadata": {"resourceVersion": self.version.to_string()}});
-        self.watches.iter().for_each(|watch| send(watch, "BOOKMARK", &bookmark));
+        self.watches.iter().for_each(|watch| send(self.format, watch, "BOOKMARK", &bookmark));
     }
 
     /// Forgets everything before now.
@@ -196,18 +201,22 @@ impl State {
 
     pub(crate) fn expire_watches(&mut self) {
         for watch in self.watches.drain(..) {
-            send(&watch, "ERROR", &status(410, "Expired", "too old, as planned"));
+            send(self.format, &watch, "ERROR", &status(410, "Expired", "too old, as planned"));
         }
     }
 }
 
-fn answer(code: u16, body: String) -> Response<Stream> {
-    let chunk: Chunk = Ok(Frame::data(Bytes::from(body)));
-    let body: futures::stream::BoxStream<'static, Chunk> = Box::pin(futures::stream::iter([chunk]));
-    Response::builder().status(code).body(StreamBody::new(body)).unwrap()
+fn answer(code: u16, format: Format, object: &Value) -> Response<Stream> {
+    respond(code, format.content_type(), format.body(object))
 }
 
-fn send(watch: &mpsc::UnboundedSender<Chunk>, kind: &str, object: &Value) {
-    let line = format!("{}\n", json!({"type": kind, "object": object}));
-    let _ = watch.send(Ok(Frame::data(Bytes::from(line))));
+fn respond(code: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Response<Stream> {
+    let chunk: Chunk = Ok(Frame::data(Bytes::from(body.into())));
+    let body: futures::stream::BoxStream<'static, Chunk> = Box::pin(futures::stream::iter([chunk]));
+    let answer = Response::builder().status(code).header("content-type", content_type);
+    answer.body(StreamBody::new(body)).unwrap()
+}
+
+fn send(format: Format, watch: &mpsc::UnboundedSender<Chunk>, kind: &str, object: &Value) {
+    let _ = watch.send(Ok(Frame::data(Bytes::from(format.event(kind, object)))));
 }

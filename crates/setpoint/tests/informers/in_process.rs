@@ -25,9 +25,8 @@ impl World {
         let client: Client = server.client();
         let api = Api::namespaced(client.clone(), "default");
         let metrics = Metrics::default();
-        let informer =
-            SharedInformer::builder(client).namespace("default").config(config).env(Env::seeded(2));
-        let informer = informer.metrics(metrics.clone()).build();
+        let informer = crate::form(SharedInformer::builder(client)).namespace("default");
+        let informer = informer.config(config).env(Env::seeded(2)).metrics(metrics.clone()).build();
         informer.start();
         informer.wait_for_sync().await;
         World { server, api, informer, metrics }

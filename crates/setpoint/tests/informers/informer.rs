@@ -29,8 +29,8 @@ async fn what_arrives_together_becomes_visible_together() {
     let (informer, _) = start(client);
     let watch = server.next().await.stream_list("10", &[]);
     informer.wait_for_sync().await;
-    let line = |version: u64| json!({"type": "ADDED", "object": object(&format!("o{version}"), version)});
-    watch.raw((11..21).map(|version| format!("{}\n", line(version))).collect::<String>());
+    let objects: Vec<_> = (11..21).map(|version| object(&format!("o{version}"), version)).collect();
+    watch.events("ADDED", &objects);
     loop {
         let (objects, version) =
             informer.lister().view(|view| (view.len(), view.watermark(&Scope::Cluster).cloned()));

@@ -111,7 +111,7 @@ async fn the_first_plain_list_comes_in_pages_of_500_without_a_version() {
     assert_eq!((asked.param("limit"), asked.param("resourceVersion")), (Some("500"), None));
     let mut page = list("10", &[object("a", 3)]);
     page["metadata"]["continue"] = json!("next page");
-    asked.json(&page);
+    asked.object(&page);
     let asked = server.next().await;
     assert_eq!((asked.param("limit"), asked.param("continue")), (Some("500"), Some("next page")));
     assert!(!informer.has_synced());
@@ -126,7 +126,7 @@ async fn a_page_that_is_gone_makes_it_one_whole_list() {
     let informer = start_plain(client);
     let mut page = list("10", &[object("a", 3), object("gone", 4)]);
     page["metadata"]["continue"] = json!("x");
-    server.next().await.json(&page);
+    server.next().await.object(&page);
     server.next().await.fail(410, "Expired", "the provided continue parameter is too old");
     let asked = server.next().await;
     assert_eq!((asked.param("limit"), asked.param("continue")), (None, None));

@@ -1,5 +1,5 @@
 //! Informers against a scripted server, on paused time: each line of the contract as a test. This program tests
-//! the usual form of a cache; `informers_compact` and `informers_eager` run the same tests on the others.
+//! the usual form of a cache; `informers_compact`, `informers_eager` and `informers_protobuf` run the same tests on the others.
 #![allow(missing_docs)]
 
 mod bad_input;

@@ -1,4 +1,4 @@
-//! A server that says exactly what a test tells it to, and shows what it is asked.
+//! A server that says exactly what a test tells it to, in the form that it is asked for, and shows what it is asked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use setpoint::{Env, InformerBuilder, Metrics, ReflectorConfig, SharedInformer};
+use setpoint_kinds::protobuf;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -29,15 +30,75 @@ pub(crate) struct Asked {
     pub(crate) query: BTreeMap<String, String>,
     pub(crate) headers: http::HeaderMap,
     pub(crate) at: Instant,
+    format: Format,
     answer: oneshot::Sender<Answer>,
+}
+
+/// What a server speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    #[default]
+    Json,
+    Protobuf,
+}
+
+impl Format {
+    /// What a request asks for.
+    pub(crate) fn asked(headers: &http::HeaderMap) -> Format {
+        match headers["accept"].to_str().unwrap().starts_with(protobuf::MEDIA_TYPE) {
+            true => Format::Protobuf,
+            false => Format::Json,
+        }
+    }
+
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Format::Json => "application/json",
+            Format::Protobuf => protobuf::MEDIA_TYPE,
+        }
+    }
+
+    pub(crate) fn body(self, object: &Value) -> Vec<u8> {
+        match self {
+            Format::Json => object.to_string().into_bytes(),
+            Format::Protobuf => {
+                let mut object = object.clone();
+                if object["kind"].is_null() || object["apiVersion"].is_null() {
+                    (object["apiVersion"], object["kind"]) = (json!("v1"), json!("ConfigMap"));
+                }
+                protobuf::encode(&object).unwrap()
+            }
+        }
+    }
+
+    pub(crate) fn event(self, kind: &str, object: &Value) -> Vec<u8> {
+        match self {
+            Format::Json => format!("{}\n", json!({"type": kind, "object": object})).into_bytes(),
+            Format::Protobuf => {
+                let mut frame = Vec::new();
+                protobuf::append_event(kind, &self.body(object), &mut frame);
+                frame
+            }
+        }
+    }
 }
 
 /// The server's end of a watch.
 pub(crate) struct Watch {
+    format: Format,
     chunks: mpsc::UnboundedSender<Chunk>,
 }
 
 pub(crate) fn server() -> (Client, Server) {
+    server_of(Format::asked)
+}
+
+/// A server that knows JSON only, whatever it is asked for.
+pub(crate) fn json_server() -> (Client, Server) {
+    server_of(|_| Format::Json)
+}
+
+fn server_of(format: fn(&http::HeaderMap) -> Format) -> (Client, Server) {
     let (sender, requests) = mpsc::unbounded_channel();
     let service = tower::service_fn(move |request: Request<Body>| {
         let (answer, answered) = oneshot::channel();
@@ -50,6 +111,7 @@ pub(crate) fn server() -> (Client, Server) {
             query: query.map(|(name, value)| (decode(name), decode(value))).collect(),
             headers: request.headers().clone(),
             at: Instant::now(),
+            format: format(request.headers()),
             answer,
         };
         let _ = sender.send(asked);
@@ -99,16 +161,19 @@ impl Asked {
         let _ = self.answer.send(Ok(answer.body(StreamBody::new(body)).unwrap()));
     }
 
-    pub(crate) fn json(self, body: &Value) {
-        self.answer(200, &[("content-type", "application/json")], body.to_string());
+    /// Answers with this object.
+    pub(crate) fn object(self, body: &Value) {
+        let format = self.format;
+        self.answer(200, &[("content-type", format.content_type())], format.body(body));
     }
 
     pub(crate) fn list(self, version: &str, items: &[Value]) {
-        self.json(&list(version, items));
+        self.object(&list(version, items));
     }
 
     pub(crate) fn fail(self, code: u16, reason: &str, message: &str) {
-        self.answer(code, &[], status(code, reason, message).to_string());
+        let (format, status) = (self.format, status(code, reason, message));
+        self.answer(code, &[("content-type", format.content_type())], format.body(&status));
     }
 
     /// The connection breaks before there is an answer.
@@ -127,8 +192,9 @@ impl Asked {
         let (chunks, mut receiver) = mpsc::unbounded_channel();
         let body = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
         let body: futures::stream::BoxStream<'static, Chunk> = Box::pin(body);
-        let _ = self.answer.send(Ok(Response::new(StreamBody::new(body))));
-        Watch { chunks }
+        let answer = Response::builder().header("content-type", self.format.content_type());
+        let _ = self.answer.send(Ok(answer.body(StreamBody::new(body)).unwrap()));
+        Watch { format: self.format, chunks }
     }
 
     /// Answers a streaming list with these objects and goes on as a watch.
@@ -149,7 +215,13 @@ impl Watch {
     }
 
     pub(crate) fn event(&self, kind: &str, object: &Value) {
-        self.raw(format!("{}\n", json!({"type": kind, "object": object})));
+        self.raw(self.format.event(kind, object));
+    }
+
+    /// Events in one piece.
+    pub(crate) fn events<'a>(&self, kind: &str, objects: impl IntoIterator<Item = &'a Value>) {
+        let events = objects.into_iter().map(|object| self.format.event(kind, object));
+        self.raw(events.collect::<Vec<_>>().concat());
     }
 
     pub(crate) fn bookmark(&self, version: &str) {
