@@ -13,6 +13,7 @@ mod definitions;
 mod discovery;
 mod dispatch;
 mod field_error;
+mod filters;
 mod handlers;
 mod health;
 mod kinds;

@@ -1,7 +1,6 @@
-//! The server: a `tower::Service`, and the filters that every request passes.
+//! The server: a `tower::Service`, and how one is built.
 
 use std::convert::Infallible;
-use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,10 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::request::Parts;
-use http::{Method, Request, Response, header};
+use http::{Request, Response};
 use http_body_util::BodyExt;
-use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 use setpoint_env::{Env, Task};
@@ -22,34 +19,24 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use crate::admission;
-use crate::audit::{Audit, AuditLog, Ending, Pending};
-use crate::authenticate::{Authenticator, SigningKey, TokenFile, impersonate};
-use crate::authorize::{self, Attributes};
-use crate::body::{self, MAX_BODY};
+use crate::audit::{Audit, AuditLog};
+use crate::authenticate::{Authenticator, SigningKey, TokenFile};
 use crate::bootstrap;
 use crate::definitions::{self, Definitions};
-use crate::dispatch;
+use crate::filters;
 use crate::limits;
 use crate::logs::LogSource;
-use crate::metadata::names;
 use crate::metrics::Metrics;
-use crate::negotiate::{self, Subject};
-use crate::options::{self, Query};
 use crate::pki;
-use crate::rbac::{self, Rbac};
-use crate::request::{ResourceRequest, Warnings};
+use crate::rbac::Rbac;
 use crate::resource::{Registry, Resource};
-use crate::response::{Body, respond_status};
-use crate::routes::{ResourcePath, Route, Verb};
-use crate::selector::FieldSelector;
+use crate::response::Body;
 use crate::serve;
-use crate::status::{Result, Status};
+use crate::status::Result;
 use crate::storage::{Limits, Memory, NotStored, OpenError, Redb, Storage};
 use crate::user::User;
 use crate::webhook;
 
-/// How long a request that is not a watch may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often expired objects are looked for.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -369,7 +356,7 @@ where
         let core = Arc::clone(&self.shared.core);
         let (parts, body) = request.into_parts();
         let body = body.map_err(std::io::Error::other).boxed_unsync();
-        Box::pin(async move { Ok(handle(&core, parts, body).await) })
+        Box::pin(async move { Ok(filters::handle(&core, parts, body).await) })
     }
 }
 
@@ -396,253 +383,4 @@ where
         Arc::clone(&self.user).attach(request.extensions_mut());
         self.server.call(request)
     }
-}
-
-type RequestBody = UnsyncBoxBody<Bytes, std::io::Error>;
-
-/// Every request: measured, written down, answered, never lost.
-async fn handle(core: &Arc<Core>, parts: Parts, body: RequestBody) -> Response<Body> {
-    let route = Route::parse(parts.uri.path());
-    let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let started = core.metrics.request_started(&parts.method, route.as_ref().ok(), &query);
-    let is_watch = matches!(&route, Ok(Route::Resource(path)) if path.is_watch(&query));
-    let mut pending = core.audit.as_ref().map(|audit| audit.begin(&parts));
-    // Safe to go on after a panic: what the request had is dropped, and what requests share does not poison.
-    let outcome =
-        AssertUnwindSafe(answer(core, &parts, route, query, body, &mut pending)).catch_unwind().await;
-    let outcome = match outcome {
-        Ok(outcome) => outcome,
-        Err(panic) => {
-            let text = serve::text_of(&*panic).to_owned();
-            let response = panicked(core, &parts, pending, &text).await;
-            started.finish(response.status());
-            return response;
-        }
-    };
-    let failure = outcome.as_ref().err().map(|status| status.message.clone());
-    let mut response = outcome
-        .unwrap_or_else(|status| respond_status(&status, negotiate::takes_protobuf_status(&parts.headers)));
-    started.finish(response.status());
-    if let Some(pending) = pending {
-        response = audited(core, pending, response, failure.as_deref(), is_watch).await;
-    }
-    response
-}
-
-/// Tells of a handler that panicked: the client, the log, and the audit log.
-async fn panicked(core: &Core, parts: &Parts, pending: Option<Pending>, text: &str) -> Response<Body> {
-    tracing::error!(method = %parts.method, path = parts.uri.path(), panic = text, "a request handler panicked");
-    let status = Status::internal("the server panicked while it handled this request");
-    if let (Some(audit), Some(mut pending)) = (&core.audit, pending) {
-        pending.answered(status.code.as_u16(), Some(&format!("APIserver panic'd: {text}")));
-        audit.stage(&pending, "Panic").await;
-    }
-    respond_status(&status, negotiate::takes_protobuf_status(&parts.headers))
-}
-
-/// Writes down how the request was answered; for a watch, that it has begun, and later that it has ended.
-async fn audited(
-    core: &Arc<Core>,
-    mut pending: Pending,
-    response: Response<Body>,
-    failure: Option<&str>,
-    is_watch: bool,
-) -> Response<Body> {
-    // A 401 was written when nobody knew who asked.
-    let Some(audit) = core.audit.as_ref().filter(|_| response.status() != 401) else { return response };
-    pending.answered(response.status().as_u16(), failure);
-    if is_watch && failure.is_none() {
-        audit.stage(&pending, "ResponseStarted").await;
-        let ending = Ending { core: Arc::clone(core), pending };
-        return response.map(|body| body.with_ending(ending));
-    }
-    if pending.level().has_response()
-        && let Some(object) = response.body().as_full().and_then(|body| body::answered(body))
-    {
-        pending.responded(object);
-    }
-    audit.stage(&pending, "ResponseComplete").await;
-    response
-}
-
-/// authenticate → find a place → impersonate → authorize → read → dispatch, within the time limit.
-async fn answer(
-    core: &Arc<Core>,
-    parts: &Parts,
-    route: Result<Route>,
-    query: Query,
-    body: RequestBody,
-    pending: &mut Option<Pending>,
-) -> Result<Response<Body>> {
-    let (attributes, version) = asked(parts, route.as_ref().ok(), &query);
-    let user = identify(core, parts, &attributes, &version, pending).await?;
-    let route = route?;
-    let limit = time_limit(&query)?;
-    let place = core.limits.request(&user)?;
-    // A log that is followed takes its place among the watches too.
-    let is_followed =
-        |path: &ResourcePath| path.subresource.as_deref() == Some("log") && query.flag("follow");
-    let is_watch = matches!(&route, Route::Resource(path) if path.is_watch(&query) || is_followed(path));
-    let work = async {
-        let acting = impersonate::apply(core, Arc::clone(&user), &attributes, &parts.headers).await?;
-        let decision = authorize::decide(core, &acting, &attributes).await?;
-        if let Some(pending) = pending {
-            if !Arc::ptr_eq(&acting, &user) {
-                pending.impersonates(&acting);
-            }
-            pending.decided(decision.allowed, &decision.reason);
-        }
-        if !decision.allowed {
-            return Err(authorize::refusal(&acting, &attributes, &decision.reason));
-        }
-        match route {
-            Route::Server(_) if !matches!(parts.method, Method::GET | Method::HEAD) => {
-                Err(Status::method_not_allowed())
-            }
-            Route::Server(segments) => dispatch::server(core, &segments, &query, &parts.headers),
-            Route::Resource(path) => {
-                let request = resource_request(core, parts, path, query, acting, body).await?;
-                if let Some(pending) = pending.as_mut().filter(|pending| pending.level().has_request())
-                    && let Some(object) = request.as_json()
-                {
-                    pending.requested(object);
-                }
-                let response = dispatch::resource(core, &request).await?;
-                if request.verb.is_write() && is_cluster_role(&request) {
-                    rbac::gather(core).await?;
-                }
-                Ok(response)
-            }
-        }
-    };
-    let work = async {
-        match place.lane() {
-            Some(lane) => lane.run(work).await,
-            None => work.await,
-        }
-    };
-    let response = tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-        Err(Status::timeout("the request did not complete within the allotted timeout"))
-    })?;
-    // A watch gives this place back once it runs: it has taken one among the watches.
-    Ok(if is_watch { response } else { response.map(|body| body.with_place(place)) })
-}
-
-/// Who asks, which is also the first that the log is told.
-async fn identify(
-    core: &Core,
-    parts: &Parts,
-    attributes: &Attributes,
-    version: &str,
-    pending: &mut Option<Pending>,
-) -> Result<Arc<User>> {
-    let user = core.authenticator.authenticate(core, parts).await;
-    if let (Some(audit), Some(pending)) = (&core.audit, pending) {
-        match &user {
-            Ok(user) => audit.received(pending, user, attributes, version).await,
-            Err(_) => audit.unauthorized(pending, attributes, version).await,
-        }
-    }
-    user
-}
-
-/// How long the request may take: what it says, but not more than the server allows.
-fn time_limit(query: &Query) -> Result<Duration> {
-    let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(REQUEST_TIMEOUT) };
-    match options::parse_duration(text) {
-        Some(Duration::ZERO) => Ok(REQUEST_TIMEOUT),
-        Some(limit) => Ok(limit.min(REQUEST_TIMEOUT)),
-        None => Err(Status::bad_request(format!(
-            "invalid timeout specified in the request URL - failed to parse {text:?}"
-        ))),
-    }
-}
-
-async fn resource_request(
-    core: &Core,
-    parts: &Parts,
-    path: ResourcePath,
-    query: Query,
-    user: Arc<User>,
-    body: RequestBody,
-) -> Result<ResourceRequest> {
-    let verb = Verb::of(&parts.method, &path, query.flag("watch"))?;
-    if path.group == rbac::GROUP {
-        core.rbac.prepare(core).await?;
-    }
-    if !path.rest.is_empty() && path.subresource.as_deref() != Some("proxy") {
-        return Err(Status::no_such_path());
-    }
-    let resource = core
-        .resource(&path.group, &path.version, &path.resource)
-        .ok_or_else(|| definitions::not_served(&path.group, &path.version))?;
-    let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
-    let subject = if resource.definition().is_some() { Subject::Custom } else { Subject::BuiltIn };
-    let representation = negotiate::representation(&parts.headers, &query, subject)?;
-    Ok(ResourceRequest {
-        verb,
-        resource,
-        namespace: path.namespace,
-        name: path.name,
-        subresource: path.subresource,
-        query,
-        representation,
-        content_type: text(header::CONTENT_TYPE).map(str::to_owned),
-        user,
-        user_agent: text(header::USER_AGENT).map(str::to_owned),
-        received: core.env.now(),
-        warnings: Warnings::default(),
-        body: if verb.is_write() { body::read(body, MAX_BODY).await? } else { Bytes::new() },
-    })
-}
-
-/// What a request wants to do, and in which version of the API.
-fn asked(parts: &Parts, route: Option<&Route>, query: &Query) -> (Attributes, String) {
-    let method = || parts.method.as_str().to_ascii_lowercase();
-    let raw = parts.uri.path();
-    let path = match route {
-        Some(Route::Resource(path)) => {
-            let verb = Verb::of(&parts.method, path, query.flag("watch"));
-            let verb = verb.map_or_else(|_| method(), |verb| verb.as_str().to_owned());
-            return (attributes_of(verb, path, query), path.version.clone());
-        }
-        Some(Route::Server(segments)) => server_path(segments, raw),
-        None => raw.to_owned(),
-    };
-    (Attributes { verb: method(), path: Some(path), ..Attributes::default() }, String::new())
-}
-
-/// The same for a request about a resource.
-fn attributes_of(verb: String, path: &ResourcePath, query: &Query) -> Attributes {
-    let name = path.name.clone().or_else(|| {
-        // Whoever may see one object by its name may also watch it by its name.
-        let selector = FieldSelector::parse(query.get("fieldSelector")?).ok()?;
-        let name = selector.name().filter(|_| matches!(verb.as_str(), "list" | "watch"))?;
-        names::path_segment(name).is_empty().then(|| name.to_owned())
-    });
-    // A namespace is seen as part of itself, so that a role in it can allow to read it.
-    let is_namespace = path.group.is_empty() && path.resource == "namespaces";
-    let namespace = if is_namespace { path.name.clone() } else { path.namespace.clone() };
-    Attributes {
-        verb,
-        group: path.group.clone(),
-        resource: path.resource.clone(),
-        subresource: path.subresource.clone().unwrap_or_default(),
-        namespace: namespace.unwrap_or_default(),
-        name: name.unwrap_or_default(),
-        path: None,
-    }
-}
-
-/// A path of the server as rules name it: without the tricks that [`Route::parse`] sees through.
-fn server_path(segments: &[String], raw: &str) -> String {
-    let mut path = format!("/{}", segments.join("/"));
-    if path.len() > 1 && raw.ends_with('/') {
-        path.push('/');
-    }
-    path
-}
-
-fn is_cluster_role(request: &ResourceRequest) -> bool {
-    (request.resource.group(), request.resource.plural()) == (rbac::GROUP, "clusterroles")
 }
