@@ -77,10 +77,6 @@ impl<T: Object> Stored<T> {
         Stored(held.inner)
     }
 
-    pub(crate) fn key(&self) -> &ObjectKey {
-        &self.0.key
-    }
-
     /// The object if it is there without work.
     pub(crate) fn decoded(&self) -> Option<&Arc<T>> {
         self.0.decoded()

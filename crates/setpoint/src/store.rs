@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::BuildHasher;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashTable;
 
@@ -68,9 +68,31 @@ pub trait Store<T: Object>: Send + Sync {
 pub struct MapStore<T> {
     hasher: foldhash::quality::FixedState,
     by_key: HashTable<u32>,
-    slots: Vec<Option<Stored<T>>>,
+    slots: Vec<Option<Entry<T>>>,
     /// Slots that are empty, the last to be used next.
     free: Vec<u32>,
+}
+
+/// What is in a slot. What a get asks for is here too, not only behind `stored`: with many objects, each further
+/// place in memory is one that the processor waits for.
+struct Entry<T> {
+    key: ObjectKey,
+    stored: Stored<T>,
+    /// The object, from its second read on.
+    decoded: OnceLock<Arc<T>>,
+}
+
+impl<T: Object> Entry<T> {
+    fn new(object: Held<T>) -> Entry<T> {
+        Entry { key: object.key().clone(), stored: Stored::new(object), decoded: OnceLock::new() }
+    }
+
+    fn decoded(&self) -> Option<&Arc<T>> {
+        self.decoded.get().or_else(|| {
+            let decoded = self.stored.decoded()?;
+            Some(self.decoded.get_or_init(|| decoded.clone()))
+        })
+    }
 }
 
 impl<T> Default for MapStore<T> {
@@ -91,12 +113,12 @@ impl<T> fmt::Debug for MapStore<T> {
 }
 
 /// Whether the object in a slot has this key.
-fn has_key<T: Object>(slots: &[Option<Stored<T>>], slot: u32, key: &ObjectKey) -> bool {
-    slots[slot as usize].as_ref().is_some_and(|object| object.key() == key)
+fn has_key<T>(slots: &[Option<Entry<T>>], slot: u32, key: &ObjectKey) -> bool {
+    slots[slot as usize].as_ref().is_some_and(|entry| entry.key == *key)
 }
 
 impl<T: Object> MapStore<T> {
-    fn stored(&self, Slot(slot): Slot) -> Option<&Stored<T>> {
+    fn entry(&self, Slot(slot): Slot) -> Option<&Entry<T>> {
         self.slots.get(slot as usize)?.as_ref()
     }
 
@@ -117,19 +139,19 @@ impl<T: Object> Store<T> for MapStore<T> {
     }
 
     fn get(&self, slot: Slot) -> Option<Held<T>> {
-        self.stored(slot).map(Stored::held)
+        self.entry(slot).map(|entry| entry.stored.held())
     }
 
     fn decoded(&self, slot: Slot) -> Option<Arc<T>> {
-        self.stored(slot)?.decoded().cloned()
+        self.entry(slot)?.decoded().cloned()
     }
 
     /// What objects need are two places in memory that are far apart. Reading these here, without acting on
     /// them, lets the processor wait for many of them at the same time.
     fn will_read(&self, slots: &[Slot]) {
-        let stored = || slots.iter().filter_map(|slot| self.stored(*slot));
-        let decoded: usize = stored().filter(|stored| stored.decoded().is_some()).count();
-        let counts: usize = stored().filter_map(Stored::decoded).map(Arc::strong_count).sum();
+        let entries = || slots.iter().filter_map(|slot| self.entry(*slot));
+        let decoded: usize = entries().filter(|entry| entry.decoded().is_some()).count();
+        let counts: usize = entries().filter_map(Entry::decoded).map(Arc::strong_count).sum();
         std::hint::black_box((decoded, counts));
     }
 
@@ -137,14 +159,14 @@ impl<T: Object> Store<T> for MapStore<T> {
         let hash = self.hasher.hash_one(object.key());
         if let Some(slot) = self.by_key.find(hash, |slot| has_key(&self.slots, *slot, object.key())).copied()
         {
-            let old = self.slots[slot as usize].replace(Stored::new(object));
-            return (Slot(slot), old.map(Stored::into_held));
+            let old = self.slots[slot as usize].replace(Entry::new(object));
+            return (Slot(slot), old.map(|old| old.stored.into_held()));
         }
         let slot = self.take_slot();
-        self.slots[slot as usize] = Some(Stored::new(object));
+        self.slots[slot as usize] = Some(Entry::new(object));
         let MapStore { hasher, by_key, slots, .. } = self;
         let hash_of =
-            |slot: &u32| slots[*slot as usize].as_ref().map_or(0, |stored| hasher.hash_one(stored.key()));
+            |slot: &u32| slots[*slot as usize].as_ref().map_or(0, |entry| hasher.hash_one(&entry.key));
         by_key.insert_unique(hash, slot, hash_of);
         (Slot(slot), None)
     }
@@ -155,7 +177,7 @@ impl<T: Object> Store<T> for MapStore<T> {
         let (slot, _) = found.remove();
         let object = self.slots[slot as usize].take()?;
         self.free.push(slot);
-        Some((Slot(slot), object.into_held()))
+        Some((Slot(slot), object.stored.into_held()))
     }
 
     fn len(&self) -> usize {
@@ -163,9 +185,9 @@ impl<T: Object> Store<T> for MapStore<T> {
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(Slot, &Held<T>)) {
-        for (slot, stored) in self.slots.iter().enumerate() {
-            if let Some(stored) = stored {
-                visit(Slot(slot as u32), &stored.held());
+        for (slot, entry) in self.slots.iter().enumerate() {
+            if let Some(entry) = entry {
+                visit(Slot(slot as u32), &entry.stored.held());
             }
         }
     }
@@ -173,7 +195,7 @@ impl<T: Object> Store<T> for MapStore<T> {
     fn reserve(&mut self, additional: usize) {
         let MapStore { hasher, by_key, slots, .. } = self;
         let hash_of =
-            |slot: &u32| slots[*slot as usize].as_ref().map_or(0, |stored| hasher.hash_one(stored.key()));
+            |slot: &u32| slots[*slot as usize].as_ref().map_or(0, |entry| hasher.hash_one(&entry.key));
         by_key.reserve(additional, hash_of);
         slots.reserve(additional);
     }
