@@ -195,7 +195,8 @@ impl<T: Object> Writer<'_, T> {
     /// The same with a clone. What indices read of `object`, it has for others to read.
     pub(crate) fn put_clone(&mut self, object: &Held<T>) -> Option<Held<T>> {
         let inner = &mut *self.inner;
-        let values: Vec<_> = inner.indices.values().map(|index| index.values_of(object)).collect();
+        // Decoded before anything changes, if there is an index that reads it.
+        let read: Option<&T> = if inner.indices.is_empty() { None } else { Some(object) };
         let key = object.key();
         let (slot, old) = inner.store.insert(object.clone());
         if old.is_none()
@@ -203,7 +204,8 @@ impl<T: Object> Writer<'_, T> {
         {
             inner.namespaces.add(namespace, key, slot);
         }
-        for (index, values) in inner.indices.values_mut().zip(values) {
+        for index in inner.indices.values_mut() {
+            let values = read.map(|object| index.values_of(object)).unwrap_or_default();
             index.set(key, slot, &values);
         }
         old

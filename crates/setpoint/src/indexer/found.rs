@@ -22,15 +22,14 @@ impl<T: Object> Found<T> {
         mut slots: impl Iterator<Item = Slot>,
     ) -> Found<T> {
         let mut found = Found { objects: Vec::with_capacity(count), undecoded: Vec::new() };
-        let mut next = Vec::with_capacity(TOGETHER.min(count));
+        let mut next = [Slot(0); TOGETHER];
         loop {
-            next.clear();
-            next.extend(slots.by_ref().take(TOGETHER));
-            if next.is_empty() {
+            let filled = next.iter_mut().zip(slots.by_ref()).map(|(next, slot)| *next = slot).count();
+            if filled == 0 {
                 return found;
             }
-            store.will_read(&next);
-            next.iter().for_each(|slot| found.add(store, *slot));
+            store.will_read(&next[..filled]);
+            next[..filled].iter().for_each(|slot| found.add(store, *slot));
         }
     }
 

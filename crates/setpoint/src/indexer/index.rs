@@ -1,9 +1,11 @@
 //! One index: where objects are, by value.
 
-use std::collections::BTreeMap;
+mod bucket;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use self::bucket::Bucket;
 use crate::store::FixedMap;
 use crate::{Object, ObjectKey, Slot};
 
@@ -12,7 +14,7 @@ pub(super) type IndexFn<T> = Arc<dyn Fn(&T) -> Vec<String> + Send + Sync>;
 /// Slots by value; those of a value ordered by key, so that what is read does not depend on the order of events.
 #[derive(Default)]
 pub(super) struct Buckets {
-    by_value: FixedMap<Arc<str>, BTreeMap<ObjectKey, Slot>>,
+    by_value: FixedMap<Arc<str>, Bucket>,
 }
 
 impl Buckets {
@@ -22,31 +24,31 @@ impl Buckets {
             Some((value, _)) => value.clone(),
             None => value.into(),
         };
-        self.by_value.entry(value.clone()).or_default().insert(key.clone(), slot);
+        self.by_value.entry(value.clone()).or_default().insert(key, slot);
         value
     }
 
     /// Takes an object out; a value without objects vanishes.
     pub(super) fn remove(&mut self, value: &str, key: &ObjectKey) {
-        if let Some(slots) = self.by_value.get_mut(value) {
-            slots.remove(key);
-            if slots.is_empty() {
+        if let Some(bucket) = self.by_value.get_mut(value) {
+            bucket.remove(key);
+            if bucket.len() == 0 {
                 self.by_value.remove(value);
             }
         }
     }
 
     pub(super) fn slots(&self, value: &str) -> impl Iterator<Item = Slot> {
-        self.by_value.get(value).into_iter().flat_map(|slots| slots.values().copied())
+        self.by_value.get(value).into_iter().flat_map(Bucket::slots)
     }
 
     pub(super) fn keys(&self, value: &str) -> Vec<ObjectKey> {
-        self.by_value.get(value).into_iter().flat_map(|slots| slots.keys().cloned()).collect()
+        self.by_value.get(value).into_iter().flat_map(Bucket::keys).cloned().collect()
     }
 
     /// How many objects a value has.
     pub(super) fn count(&self, value: &str) -> usize {
-        self.by_value.get(value).map_or(0, BTreeMap::len)
+        self.by_value.get(value).map_or(0, Bucket::len)
     }
 
     /// Every value, in order.
@@ -63,7 +65,26 @@ pub(super) struct Index<T> {
     pub(super) buckets: Buckets,
     /// The values under which the object of a slot is found now. So an object that was replaced need not be
     /// read again, which in a compact cache would mean to decode it.
-    values: Vec<Box<[Arc<str>]>>,
+    values: Vec<Values>,
+}
+
+/// The values of one object. Most have one: it is kept without another place in memory.
+#[derive(Default)]
+enum Values {
+    #[default]
+    None,
+    One(Arc<str>),
+    Many(Box<[Arc<str>]>),
+}
+
+impl Values {
+    fn as_slice(&self) -> &[Arc<str>] {
+        match self {
+            Values::None => &[],
+            Values::One(value) => std::slice::from_ref(value),
+            Values::Many(values) => values,
+        }
+    }
 }
 
 impl<T: Object> Index<T> {
@@ -84,15 +105,20 @@ impl<T: Object> Index<T> {
     pub(super) fn set(&mut self, key: &ObjectKey, Slot(slot): Slot, values: &[String]) {
         let at = slot as usize;
         if at >= self.values.len() {
-            self.values.resize_with(at + 1, Box::default);
+            self.values.resize_with(at + 1, Values::default);
         }
-        let before = &self.values[at];
+        let before = self.values[at].as_slice();
         if before.len() == values.len() && before.iter().zip(values).all(|(old, new)| **old == **new) {
             return;
         }
-        for value in std::mem::take(&mut self.values[at]) {
-            self.buckets.remove(&value, key);
+        for value in std::mem::take(&mut self.values[at]).as_slice() {
+            self.buckets.remove(value, key);
         }
-        self.values[at] = values.iter().map(|value| self.buckets.add(value, key, Slot(slot))).collect();
+        let mut add = |value: &String| self.buckets.add(value, key, Slot(slot));
+        self.values[at] = match values {
+            [] => Values::None,
+            [value] => Values::One(add(value)),
+            values => Values::Many(values.iter().map(add).collect()),
+        };
     }
 }
