@@ -107,7 +107,8 @@ impl Waiters {
 
     #[inline]
     fn next(&mut self) -> Option<Waker> {
-        self.wakers.pop_front().map(|(_, waker)| waker)
+        // Mostly nobody waits.
+        if self.wakers.is_empty() { None } else { self.wakers.pop_front().map(|(_, waker)| waker) }
     }
 
     fn all(&mut self, calls: &mut Calls) {

@@ -164,7 +164,7 @@ impl<K> State<K> {
     }
 
     /// Gives a key a place at the end of a lane.
-    #[inline]
+    #[inline(always)]
     fn place(&mut self, number: u32, priority: i32) {
         let ticket = self.ticket();
         let slot = self.slot(number);
@@ -181,7 +181,7 @@ impl<K> State<K> {
         self.lanes.bury(self.queued, |place| is_queued(slots, place));
     }
 
-    #[inline]
+    #[inline(always)]
     fn add_slot(&mut self, number: u32, priority: i32, added: Option<Moment>) -> Added {
         let slot = self.slot(number);
         match slot.phase {
@@ -235,7 +235,7 @@ impl<K> State<K> {
     }
 
     /// Frees a slot that nothing needs any more.
-    #[inline]
+    #[inline(always)]
     fn release(&mut self, number: u32) -> Option<K> {
         let slot = &mut self.slots[number as usize];
         if slot.phase != Phase::Absent || slot.due.is_some() {
@@ -297,7 +297,7 @@ impl<K> State<K> {
 
 impl<K: Eq + Hash> State<K> {
     /// The slot of a key; a new one if it has none.
-    #[inline]
+    #[inline(always)]
     fn find(&mut self, key: K) -> u32 {
         use hashbrown::hash_table::Entry;
 
