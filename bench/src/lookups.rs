@@ -28,6 +28,10 @@ pub(crate) fn measure(informer: &SharedInformer<Pod>, is_compact: bool) -> anyho
     let spread = |n: usize, of: usize| n.wrapping_mul(7919) % of;
     let held = each(|n| drop(black_box(lister.held(&keys[spread(n, keys.len())]))));
     let get = each(|n| drop(black_box(lister.get(&keys[spread(n, keys.len())]))));
+    let get_and_read = each(|n| {
+        let pod = lister.get(&keys[spread(n, keys.len())]);
+        black_box(pod.as_ref().and_then(|pod| node(pod)).map(str::len));
+    });
     let by_index = each(|n| drop(black_box(lister.by_index("twenty", &values[spread(n, values.len())]))));
     let index_keys = each(|n| drop(black_box(lister.index_keys("twenty", &values[spread(n, values.len())]))));
     let namespace = each(|n| drop(black_box(lister.namespace(&format!("team-{:03}", n % 50)).list())));
@@ -36,6 +40,7 @@ pub(crate) fn measure(informer: &SharedInformer<Pod>, is_compact: bool) -> anyho
         "first_read_us": first_read,
         "held_us": held,
         "get_us": get,
+        "get_and_read_us": get_and_read,
         "by_index_us": by_index,
         "by_index_objects": keys.len() / values.len().max(1),
         "index_keys_us": index_keys,
@@ -45,17 +50,20 @@ pub(crate) fn measure(informer: &SharedInformer<Pod>, is_compact: bool) -> anyho
     }))
 }
 
+fn node(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
+}
+
 /// The node of a Pod and a fifth of the names: a node has a hundred Pods.
 fn twenty(pod: &Pod) -> Vec<String> {
     let last = pod.metadata.name.as_deref().and_then(|name| name.bytes().last()).unwrap_or_default();
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    node.map(|node| format!("{node}/{}", last % 5)).into_iter().collect()
+    node(pod).map(|node| format!("{node}/{}", last % 5)).into_iter().collect()
 }
 
 /// Replaces objects in a cache with two indices besides that of namespaces, by others with the same values.
 fn update(pods: &[Arc<Pod>]) -> anyhow::Result<f64> {
     let cache = Indexer::<Pod>::default();
-    cache.add_index("node", |pod| pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect())?;
+    cache.add_index("node", |pod| node(pod).map(str::to_owned).into_iter().collect())?;
     cache.add_index("phase", |pod| pod.status.iter().filter_map(|status| status.phase.clone()).collect())?;
     let held: Vec<Held<Pod>> = pods.iter().cloned().filter_map(held).collect();
     cache.write(|writer| held.iter().for_each(|pod| drop(writer.put(pod.clone()))));

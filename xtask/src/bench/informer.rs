@@ -33,12 +33,14 @@ const METRICS: [(Metric, &str); 8] = [
 ];
 
 /// Reads of the full cache.
-const LOOKUPS: [(Metric, &str); 5] = [
+const LOOKUPS: [(Metric, &str); 7] = [
     (less("first read", "µs"), "first_read_us"),
     (less("get", "µs"), "get_us"),
+    (less("get and read a field", "µs"), "get_and_read_us"),
     (less("get, not decoded", "µs"), "held_us"),
     (less("by index", "µs"), "by_index_us"),
     (less("by namespace", "µs"), "namespace_us"),
+    (less("update with two indices", "µs"), "update_us"),
 ];
 
 /// With more Pods, only those are measured that keep them small: the others would need 20 GB and more.
