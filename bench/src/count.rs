@@ -9,7 +9,7 @@ mod watch;
 use std::convert::Infallible;
 use std::hint::black_box;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use http::{Request, Response};
@@ -29,29 +29,43 @@ pub(crate) enum Case {
     Event,
     /// The same in a compact cache.
     CompactEvent,
-    /// A Pod that is read for the first time.
-    Read,
+    /// A Pod of the cache that is read for the first time: its decoding.
+    Decode,
     /// A key that is added to a work queue, taken and done.
     Queue,
     /// A change of a ConfigMap in an API server, until eight watchers have its event.
     #[cfg(feature = "apiserver")]
+    Change,
+    /// A watch that is told of 64 Pods, in JSON.
+    #[cfg(feature = "apiserver")]
     Watch,
+    /// The same in protobuf.
+    #[cfg(feature = "apiserver")]
+    WatchProtobuf,
 }
 
 /// How many Pods there are when events come.
 const PODS: usize = 64;
+/// How many Pods there are to be decoded.
+const DECODED: usize = 400;
 
 pub(crate) async fn run(case: Case, n: usize) -> Result<()> {
     match case {
         Case::List => drop(informer(n, 0, false).await?),
         Case::Event => drop(informer(PODS, n, false).await?),
         Case::CompactEvent => drop(informer(1000, n, true).await?),
-        Case::Read => {
-            let lister = informer(n, 0, false).await?.lister();
-            lister.keys().iter().for_each(|key| drop(black_box(lister.get(key))));
+        Case::Decode => {
+            let lister = informer(DECODED, 0, false).await?.lister();
+            let keys = lister.keys();
+            ensure!(n <= keys.len(), "there are only {} Pods", keys.len());
+            keys[..n].iter().for_each(|key| drop(black_box(lister.get(key))));
         }
         #[cfg(feature = "apiserver")]
-        Case::Watch => watch::run(n).await?,
+        Case::Change => watch::changes(n).await?,
+        #[cfg(feature = "apiserver")]
+        Case::Watch => watch::watches(n, "application/json").await?,
+        #[cfg(feature = "apiserver")]
+        Case::WatchProtobuf => watch::watches(n, "application/vnd.kubernetes.protobuf;stream=watch").await?,
         Case::Queue => {
             let queue = WorkQueue::new();
             let keys: Vec<_> =
@@ -113,7 +127,7 @@ fn list(pods: usize) -> impl Iterator<Item = Bytes> {
     std::iter::once(Bytes::from(head)).chain((0..pods).map(item)).chain([Bytes::from_static(b"]}")])
 }
 
-/// The texts of a few Pods.
+/// The texts of [`PODS`] Pods.
 fn texts() -> impl Iterator<Item = String> {
     (0..PODS).map(|n| {
         let mut text = Vec::new();
