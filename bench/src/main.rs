@@ -42,7 +42,11 @@ enum Benchmark {
         json: bool,
     },
     /// The work queue.
-    Queue,
+    Queue {
+        /// How often each case is run.
+        #[arg(default_value_t = 31)]
+        runs: usize,
+    },
     #[cfg(feature = "cluster")]
     /// A whole cluster in one process: from the creation of Deployments until all their pods are ready.
     Cluster {
@@ -95,7 +99,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().benchmark {
         #[cfg(feature = "apiserver")]
         Benchmark::Latency { changes, json } => threads()?.block_on(latency::run(changes, json)),
-        Benchmark::Queue => queue::run(),
+        Benchmark::Queue { runs } => queue::run(runs),
         #[cfg(feature = "cluster")]
         Benchmark::Cluster { deployments, replicas, json } => {
             threads()?.block_on(cluster::run(deployments, replicas, json))

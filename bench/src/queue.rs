@@ -6,38 +6,38 @@ use std::time::{Duration, Instant};
 use setpoint::{ObjectKey, WorkQueue};
 use tokio::runtime::Runtime;
 
-const RUNS: usize = 31;
 const N: usize = 100_000;
 
 type Queue = WorkQueue<ObjectKey>;
 
 /// Runs every case; prints its name and nanoseconds an operation, the median of several runs.
-pub(crate) fn run() -> anyhow::Result<()> {
-    for (name, time) in cases()? {
+pub(crate) fn run(runs: usize) -> anyhow::Result<()> {
+    anyhow::ensure!(runs > 0, "no run has no median");
+    for (name, time) in cases(runs)? {
         println!("{name} {time:.1}");
     }
     Ok(())
 }
 
-fn cases() -> anyhow::Result<Vec<(&'static str, f64)>> {
+fn cases(runs: usize) -> anyhow::Result<Vec<(&'static str, f64)>> {
     let one = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let many = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
     Ok(vec![
-        ("serial", measure(|queue, keys| one.block_on(serial(queue, keys)))),
-        ("1x1", measure(|queue, keys| across(&many, 1, 1, queue, keys))),
-        ("4x4", measure(|queue, keys| across(&many, 4, 4, queue, keys))),
-        ("duplicates", measure(|queue, keys| one.block_on(duplicates(queue, keys)))),
-        ("fill_drain", measure(|queue, keys| one.block_on(fill(queue, keys)))),
-        ("add_after", measure(add_after)),
-        ("rate_limited", measure(rate_limited)),
+        ("serial", measure(runs, |queue, keys| one.block_on(serial(queue, keys)))),
+        ("1x1", measure(runs, |queue, keys| across(&many, 1, 1, queue, keys))),
+        ("4x4", measure(runs, |queue, keys| across(&many, 4, 4, queue, keys))),
+        ("duplicates", measure(runs, |queue, keys| one.block_on(duplicates(queue, keys)))),
+        ("fill_drain", measure(runs, |queue, keys| one.block_on(fill(queue, keys)))),
+        ("add_after", measure(runs, add_after)),
+        ("rate_limited", measure(runs, rate_limited)),
     ])
 }
 
 /// The median time an operation of `body`, which does `N` operations. What is left of queue and keys is
 /// dropped outside, as the peer's garbage is collected outside.
-fn measure(body: impl Fn(&Queue, &[ObjectKey])) -> f64 {
+fn measure(runs: usize, body: impl Fn(&Queue, &[ObjectKey])) -> f64 {
     let keys: Vec<_> = (0..N).map(|n| ObjectKey::namespaced("default", &format!("object-{n:06}"))).collect();
-    let mut times: Vec<_> = (0..RUNS)
+    let mut times: Vec<_> = (0..runs)
         .map(|_| {
             let queue = Queue::new();
             let start = Instant::now();
@@ -46,7 +46,7 @@ fn measure(body: impl Fn(&Queue, &[ObjectKey])) -> f64 {
         })
         .collect();
     times.sort_by(f64::total_cmp);
-    times[RUNS / 2]
+    times[runs / 2]
 }
 
 /// One after the other, with a thousand keys that stay in the processor's cache.

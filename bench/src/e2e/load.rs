@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
 use super::child::{AT, RECONCILED, now};
@@ -38,8 +38,11 @@ pub(crate) struct Options {
 /// Says `created` when all sources are there: the controller may start. Its result is the last line.
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let sources: Api<ConfigMap> = Api::default_namespaced(client(&options.kubeconfig).await?);
-    create(&sources, options.sources).await?;
     let children: Api<Secret> = Api::default_namespaced(client(&options.kubeconfig).await?);
+    // What an earlier run has left: one server may serve several.
+    sources.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    children.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    create(&sources, options.sources).await?;
     let mut children = watch(&children).await?;
     println!("created");
     let reconciles = first_children(&mut children, options.sources).await?;

@@ -6,6 +6,7 @@ mod operations;
 mod startup;
 mod stored;
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -62,7 +63,7 @@ pub(super) fn run(bench: &Bench, figures: &mut Figures) -> Result<()> {
         true => Reference::get(&peers).inspect_err(|error| println!("skipped {REFERENCE}: {error:#}")).ok(),
         false => None,
     };
-    let sides = Sides { bench, peers, binary, reference };
+    let sides = Sides { bench, peers, binary, reference, kept: RefCell::default() };
     let all = Of::value_variants();
     for of in if bench.apiserver.of.is_empty() { all } else { &bench.apiserver.of } {
         match of {
@@ -82,17 +83,41 @@ struct Sides<'a> {
     peers: Peers,
     binary: PathBuf,
     reference: Option<Reference>,
+    /// With `--quick`, the server of each side that all turns have.
+    kept: RefCell<Vec<(&'static str, Server)>>,
 }
 
 impl Sides<'_> {
     /// Turn by turn, a fresh server of each side.
     fn each(&self, mut turn: impl FnMut(&'static str, &Server) -> Result<()>) -> Result<()> {
         for _ in 0..self.bench.rounds() {
-            turn(OURS, &Server::durable_setpoint(&self.binary)?)?;
-            if let Some(reference) = &self.reference {
-                turn(REFERENCE, &Server::durable_kube_apiserver(reference)?)?;
+            for side in [OURS, REFERENCE] {
+                if let Some(server) = self.server(side)? {
+                    turn(side, &server)?;
+                    self.keep(side, server);
+                }
             }
         }
         Ok(())
+    }
+
+    /// A server of this side, if it is measured: a fresh one, or the one that was kept.
+    fn server(&self, side: &'static str) -> Result<Option<Server>> {
+        let kept = self.kept.borrow().iter().position(|(of, _)| *of == side);
+        if let Some(at) = kept {
+            return Ok(Some(self.kept.borrow_mut().swap_remove(at).1));
+        }
+        match (side, &self.reference) {
+            (OURS, _) => Server::durable_setpoint(&self.binary).map(Some),
+            (_, Some(reference)) => Server::durable_kube_apiserver(reference).map(Some),
+            (_, None) => Ok(None),
+        }
+    }
+
+    /// Keeps the server for later turns if it shall be quick: the peer takes seconds to start.
+    fn keep(&self, side: &'static str, server: Server) {
+        if self.bench.quick {
+            self.kept.borrow_mut().push((side, server));
+        }
     }
 }

@@ -60,13 +60,21 @@ pub(super) fn run(bench: &Bench, figures: &mut Figures) -> Result<()> {
         true => Reference::get(&peers).inspect_err(|error| println!("skipped {REFERENCE}: {error:#}")).ok(),
         false => None,
     };
+    let start = || -> Result<Vec<(&str, Server)>> {
+        let mut servers = vec![("e2e on setpoint", Server::durable_setpoint(&setpoint)?)];
+        if let Some(reference) = &reference {
+            servers.push(("e2e on kube-apiserver", Server::durable_kube_apiserver(reference)?));
+        }
+        Ok(servers)
+    };
+    // Fresh servers for each controller, unless it shall be quick.
+    let kept = bench.quick.then(&start).transpose()?;
     for _ in 0..bench.rounds() {
         for controller in &controllers {
             let turn = Turn { load: &load, controller, bench };
-            turn.measure("e2e on setpoint", &Server::durable_setpoint(&setpoint)?, figures)?;
-            if let Some(reference) = &reference {
-                let server = Server::durable_kube_apiserver(reference)?;
-                turn.measure("e2e on kube-apiserver", &server, figures)?;
+            match &kept {
+                Some(servers) => turn.measure_on(servers, figures)?,
+                None => turn.measure_on(&start()?, figures)?,
             }
         }
         in_process(&load, bench, figures)?;
@@ -100,6 +108,10 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    fn measure_on(&self, servers: &[(&str, Server)], figures: &mut Figures) -> Result<()> {
+        servers.iter().try_for_each(|(case, server)| self.measure(case, server, figures))
+    }
+
     fn measure(&self, case: &str, server: &Server, figures: &mut Figures) -> Result<()> {
         let side = self.controller.side;
         let result = self.play(server).with_context(|| format!("{case}, {side}"))?;
@@ -116,7 +128,7 @@ impl Turn<'_> {
     fn play(&self, server: &Server) -> Result<Value> {
         let options = &self.bench.e2e;
         let (sources, changes) =
-            if self.bench.quick { (300, 300) } else { (options.sources, options.changes) };
+            if self.bench.quick { (200, 100) } else { (options.sources, options.changes) };
         let mut load = Command::new(self.load);
         load.arg("e2e-load").arg(server.kubeconfig()).args([
             "--sources",

@@ -77,10 +77,12 @@ struct Client {
 pub(super) fn run(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let ours = bench_binary("setpoint-bench", bench)?;
     let clients = clients(bench, &ours)?;
-    let objects = if bench.quick { &vec![10_000] } else { &bench.informer.objects };
+    let objects = if bench.quick { &vec![5_000] } else { &bench.informer.objects };
     for objects in objects {
         let mut servers = Servers { program: &ours, objects: *objects, started: Vec::new() };
-        warm_up(&mut servers, &clients[0])?;
+        if !bench.quick {
+            warm_up(&mut servers, &clients[0])?;
+        }
         for _ in 0..bench.rounds() {
             for client in &clients {
                 if *objects > MANY && ![OURS, COMPACT].contains(&client.side) {
@@ -104,8 +106,8 @@ fn warm_up(servers: &mut Servers<'_>, client: &Client) -> Result<()> {
 fn turn(bench: &Bench, servers: &mut Servers<'_>, client: &Client, figures: &mut Figures) -> Result<()> {
     let objects = servers.objects;
     let events = match (bench.quick, client.is_slow) {
-        (true, true) => 10_000,
-        (true, false) => 50_000,
+        (true, true) => 5_000,
+        (true, false) => 20_000,
         (false, true) => bench.informer.slow_events.min(bench.informer.events),
         (false, false) => bench.informer.events,
     };

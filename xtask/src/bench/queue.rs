@@ -25,10 +25,11 @@ pub(super) fn run(bench: &Bench, figures: &mut Figures) -> Result<()> {
             .ok(),
         false => None,
     };
+    let runs: &[&str] = if bench.quick { &["3"] } else { &[] };
     for _ in 0..bench.rounds() {
-        measure(OURS, &ours, &["queue"], figures)?;
+        measure(OURS, &ours, &[&["queue"], runs].concat(), figures)?;
         if let Some(peer) = &peer {
-            measure(CLIENT_GO, peer, &[], figures)?;
+            measure(CLIENT_GO, peer, runs, figures)?;
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options, binary: &Path, on: &Path) -> Result<()> {
     let limit = Duration::from_secs(options.seconds);
-    println!("disk: {:.0} syncs of 4 KiB a second", syncs(on)?);
+    println!("disk: {:.0} syncs of 4 KiB a second", syncs(on, Duration::from_secs(2))?);
     for memory in [true, false] {
         for connections in &options.connections {
             let run = measure(binary, on, memory, *connections, limit)?;
@@ -80,14 +80,14 @@ pub(crate) fn measure(
     })
 }
 
-/// How many small writes the disk makes durable a second.
-pub(crate) fn syncs(on: &Path) -> Result<f64> {
+/// How many small writes the disk makes durable a second, tried for so long.
+pub(crate) fn syncs(on: &Path, limit: Duration) -> Result<f64> {
     let mut file: File = tempfile::tempfile_in(on)?;
     file.write_all(&vec![1; 1 << 20])?;
     file.sync_all()?;
     let begun = Instant::now();
     let mut count = 0;
-    while begun.elapsed() < Duration::from_secs(2) {
+    while begun.elapsed() < limit {
         file.rewind()?;
         file.write_all(&[2; 4096])?;
         file.sync_data()?;

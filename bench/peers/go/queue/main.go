@@ -4,17 +4,19 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"sort"
+	"strconv"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
 )
 
-const (
-	runs = 31
-	n    = 100_000
-)
+const n = 100_000
+
+// runs is how often each case is run; an argument changes it.
+var runs = 31
 
 type queue = workqueue.TypedRateLimitingInterface[string]
 
@@ -122,6 +124,14 @@ func rateLimited(q queue, keys []string) {
 }
 
 func main() {
+	if len(os.Args) > 1 {
+		count, err := strconv.Atoi(os.Args[1])
+		if err != nil || count < 1 {
+			fmt.Fprintln(os.Stderr, "usage: queue [RUNS]")
+			os.Exit(2)
+		}
+		runs = count
+	}
 	measure("serial", serial)
 	measure("1x1", across(1, 1))
 	measure("4x4", across(4, 4))

@@ -9,7 +9,8 @@ use crate::bench::figures::{Better, Figures, Metric, less};
 use crate::bench::programs::{bench_binary, json_of, number};
 
 /// Watchers, and how many changes a second they see.
-const STEPS: [(usize, usize); 3] = [(1, 1000), (100, 1000), (1000, 100)];
+const STEPS: [(usize, usize); 5] = [(1, 1000), (100, 1000), (1000, 100), (1000, 120), (1000, 150)];
+const QUICK_STEPS: [(usize, usize); 2] = [(1, 1000), (1000, 100)];
 const LIMIT: Duration = Duration::from_secs(180);
 
 const METRICS: [(Metric, &str); 5] = [
@@ -22,8 +23,9 @@ const METRICS: [(Metric, &str); 5] = [
 
 pub(super) fn run(sides: &Sides<'_>, figures: &mut Figures) -> Result<()> {
     let program = bench_binary("setpoint-bench", sides.bench)?;
+    let steps: &[(usize, usize)] = if sides.bench.quick { &QUICK_STEPS } else { &STEPS };
     let seconds = if sides.bench.quick { 1 } else { 5 };
-    for (watchers, rate) in STEPS {
+    for &(watchers, rate) in steps {
         let changes = rate * seconds;
         let case = format!("{watchers} watchers, {rate} changes/s");
         sides.each(|side, server| {

@@ -22,9 +22,10 @@ const SIZE: Metric = less("size", "MB");
 pub(super) fn run(sides: &Sides<'_>, figures: &mut Figures) -> Result<()> {
     let program = bench_binary("setpoint-bench", sides.bench)?;
     // Filling takes minutes: one turn is enough for figures that hardly differ from turn to turn.
-    one(sides, &program, OURS, Server::durable_setpoint(&sides.binary)?, figures)?;
-    if let Some(reference) = &sides.reference {
-        one(sides, &program, REFERENCE, Server::durable_kube_apiserver(reference)?, figures)?;
+    for side in [OURS, REFERENCE] {
+        if let Some(server) = sides.server(side)? {
+            one(sides, &program, side, server, figures)?;
+        }
     }
     Ok(())
 }
@@ -37,7 +38,7 @@ fn one(
     figures: &mut Figures,
 ) -> Result<()> {
     let (pods, config_maps) = match sides.bench.quick {
-        true => (2_000, 2_000),
+        true => (1_000, 1_000),
         false => (sides.bench.apiserver.pods, sides.bench.apiserver.config_maps),
     };
     let stored = format!("{pods} Pods and {config_maps} ConfigMaps stored");
