@@ -16,6 +16,9 @@ pub(crate) struct Setup {
     /// One streaming list instead of pages.
     #[arg(long)]
     streaming: bool,
+    /// Ask for protobuf.
+    #[arg(long)]
+    protobuf: bool,
     /// In which form objects are cached.
     #[arg(long, value_enum, default_value = "lazy")]
     store: Store,
@@ -40,7 +43,11 @@ enum Store {
 pub(crate) async fn run(port: u16, events: u64, setup: Setup) -> anyhow::Result<()> {
     let client = kube::Client::try_from(kube::Config::new(format!("http://127.0.0.1:{port}").parse()?))?;
     let mut run = Run::start();
-    let config = ReflectorConfig { streaming: setup.streaming, ..ReflectorConfig::default() };
+    let config = ReflectorConfig {
+        streaming: setup.streaming,
+        protobuf: setup.protobuf,
+        ..ReflectorConfig::default()
+    };
     let builder: InformerBuilder<Pod> = SharedInformer::<Pod>::builder(client.clone()).config(config);
     let informer = match setup.store {
         Store::Lazy => builder,

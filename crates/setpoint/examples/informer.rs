@@ -1,4 +1,6 @@
 //! Prints what happens to the ConfigMaps of a namespace: `cargo run -p setpoint --example informer -- default`
+//!
+//! With a second argument `protobuf` it asks for protobuf.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is what it is for")]
 
 use std::io::Write;
@@ -18,10 +20,12 @@ fn print(what: &str, map: &ConfigMap) {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let namespace = std::env::args().nth(1).unwrap_or_else(|| "default".to_owned());
     let client = ClientConfig::new().connect().await?;
-    let informer = SharedInformer::<ConfigMap>::builder(client)
-        .namespace(namespace)
-        .on_error(|error| eprintln!("{error}"))
-        .build();
+    let builder = SharedInformer::<ConfigMap>::builder(client);
+    let builder = match std::env::args().nth(2).as_deref() {
+        Some("protobuf") => builder.protobuf(),
+        _ => builder,
+    };
+    let informer = builder.namespace(namespace).on_error(|error| eprintln!("{error}")).build();
     informer.add_handler(
         HandlerFns::new()
             .on_add(|map, _| print("added", map))

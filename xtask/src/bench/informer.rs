@@ -131,6 +131,7 @@ fn turn(bench: &Bench, servers: &mut Servers<'_>, client: &Client, figures: &mut
 /// All objects are read at the end: with many, that needs too much memory.
 const READ: &str = "setpoint, looked up";
 const COMPACT: &str = "setpoint, compact";
+const OURS_PROTOBUF: &str = "setpoint, protobuf";
 
 /// client-go lists in pages unless it is told to stream, or the other way round, depending on its version.
 const LIST: &[(&str, &str)] = &[("KUBE_FEATURE_WatchListClient", "false")];
@@ -154,8 +155,22 @@ fn clients(bench: &Bench, ours: &Path) -> Result<Vec<Client>> {
         client("setpoint, eager", ours, &["informer-client", "--streaming", "--store", "eager"]),
         client(COMPACT, ours, &["informer-client", "--streaming", "--store", "compact", "--lookups"]),
     ];
+    let protobuf = |side, arguments| Client { format: "protobuf", ..client(side, ours, arguments) };
+    clients.extend([
+        protobuf(OURS_PROTOBUF, &["informer-client", "--streaming", "--protobuf"]),
+        protobuf(
+            "setpoint, protobuf, each object read",
+            &["informer-client", "--streaming", "--protobuf", "--read"],
+        ),
+        protobuf(
+            "setpoint, compact, protobuf",
+            &["informer-client", "--streaming", "--protobuf", "--store", "compact"],
+        ),
+    ]);
     for client in &mut clients {
-        client.is_slow = ["setpoint, each object read", "setpoint, eager"].contains(&client.side);
+        client.is_slow =
+            ["setpoint, each object read", "setpoint, protobuf, each object read", "setpoint, eager"]
+                .contains(&client.side);
     }
     if bench.takes(KUBE_RS) {
         let peer = bench_binary("setpoint-bench-kube-rs", bench)?;
@@ -187,7 +202,7 @@ const PROTOBUF: &str = "client-go, protobuf";
 const DROPPED: &str = "kube-rs, managedFields dropped";
 
 /// Those who are measured when it shall be quick, and with several numbers of Pods.
-const MAIN: [&str; 5] = [OURS, READ, COMPACT, PROTOBUF, DROPPED];
+const MAIN: [&str; 6] = [OURS, READ, COMPACT, OURS_PROTOBUF, PROTOBUF, DROPPED];
 
 fn client_go(program: &Client) -> Vec<Client> {
     let protobuf = Client { format: "protobuf", environment: STREAM, ..program.clone() };

@@ -1,5 +1,5 @@
 //! The suite `informer`: our informer, as a program of its own, against a server that changes, forgets its
-//! history, and goes away.
+//! history, and goes away. There are two of them, side by side: one asks for JSON, one for protobuf.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,7 +40,7 @@ pub(crate) fn run(report: &mut Report, program: &Path, server: &mut Server) {
 }
 
 struct Session {
-    lines: Lines,
+    programs: Vec<Lines>,
 }
 
 const MAPS: &str = "/api/v1/namespaces/informer/configmaps";
@@ -52,8 +52,13 @@ impl Session {
         for name in ["a", "b", "c"] {
             write(server, "POST", MAPS, Some(&map(name, "1")))?;
         }
+        let programs = ["json", "protobuf"].map(|format| Self::start_one(program, server, format));
+        Ok(Self { programs: programs.into_iter().collect::<Result<_>>()? })
+    }
+
+    fn start_one(program: &Path, server: &Server, format: &str) -> Result<Lines> {
         let mut command = Command::new(program);
-        command.arg("informer").env("KUBECONFIG", server.kubeconfig());
+        command.args(["informer", format]).env("KUBECONFIG", server.kubeconfig());
         let mut lines = Lines::start(command)?;
         let mut told: Vec<String> = Vec::new();
         loop {
@@ -69,13 +74,15 @@ impl Session {
         }
         told.sort();
         ensure!(told == ["added informer/a 1", "added informer/b 1", "added informer/c 1"], "told {told:?}");
-        Ok(Self { lines })
+        Ok(lines)
     }
 
     fn expect(&mut self, line: &str) -> Result<()> {
-        let told = self.lines.next(LIMIT)?;
-        if told != line {
-            bail!("told {told:?} instead of {line:?}");
+        for lines in &mut self.programs {
+            let told = lines.next(LIMIT)?;
+            if told != line {
+                bail!("told {told:?} instead of {line:?}");
+            }
         }
         Ok(())
     }
@@ -105,22 +112,26 @@ impl Session {
         server.compact()?;
         server.restart()?;
         self.signal("-CONT")?;
-        let mut told = Vec::new();
-        for _ in 0..3 {
-            told.push(self.lines.next(LIMIT)?);
+        for lines in &mut self.programs {
+            let mut told = Vec::new();
+            for _ in 0..3 {
+                told.push(lines.next(LIMIT)?);
+            }
+            told.sort();
+            ensure!(
+                told == ["added informer/e 1", "deleted informer/b 1", "updated informer/c 2"],
+                "told {told:?}"
+            );
         }
-        told.sort();
-        ensure!(
-            told == ["added informer/e 1", "deleted informer/b 1", "updated informer/c 2"],
-            "told {told:?}"
-        );
         Ok(())
     }
 
     fn signal(&self, signal: &str) -> Result<()> {
-        let id = self.lines.id().to_string();
-        let sent = Command::new("kill").args([signal, &id]).status().context("cannot run kill")?;
-        ensure!(sent.success(), "kill {signal} failed");
+        for lines in &self.programs {
+            let id = lines.id().to_string();
+            let sent = Command::new("kill").args([signal, &id]).status().context("cannot run kill")?;
+            ensure!(sent.success(), "kill {signal} failed");
+        }
         Ok(())
     }
 }
