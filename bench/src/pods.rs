@@ -1,9 +1,15 @@
 //! The Pods that are replayed: about 5.2 KB of JSON each, 2.3 KB of it managedFields.
 
+mod template;
+
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 use setpoint_kinds::protobuf::encode_message;
 use setpoint_kinds::{conform, table};
+
+use self::template::{Own, Template};
 
 /// What stands for the resourceVersion in the template: nine bytes, as long as every version that is replayed.
 const VERSION: &str = "@VERSION@";
@@ -16,12 +22,14 @@ pub(crate) struct PodText {
 
 impl PodText {
     pub(crate) fn new(n: usize) -> PodText {
-        PodText::split(pod(n).to_string().as_bytes())
+        // Building and writing a million values would take minutes.
+        static TEMPLATE: LazyLock<Template> = LazyLock::new(|| Template::new(pod));
+        PodText::split(TEMPLATE.text(&Own::of(n)).as_bytes())
     }
 
     pub(crate) fn protobuf(n: usize) -> PodText {
         let ty = table().type_of_kind("", "v1", "Pod").expect("Pods are built in");
-        let mut pod = pod(n);
+        let mut pod = pod(&Own::of(n));
         conform(ty, &mut pod, &mut Vec::new()).expect("the template is a Pod");
         PodText::split(&encode_message(ty, &pod).expect("the template is a Pod"))
     }
@@ -47,28 +55,25 @@ impl PodText {
     }
 }
 
-fn pod(n: usize) -> Value {
-    let (set, node) = (n / 10, n % 997);
-    let name = format!("web-{set:05}-7d9c{:06x}", n * 2_654_435 % 0xff_ffff);
-    let uid = |salt: usize| format!("{:08x}-0000-4000-8000-{:012x}", n * 31 + salt, n);
-    let set_name = format!("web-{set:05}-7d9c");
+fn pod(own: &Own) -> Value {
+    let [name, set_name, instance, namespace, uid, owner, ..] = own.texts();
     let metadata = json!({
         "name": name,
         "generateName": format!("{set_name}-"),
-        "namespace": format!("team-{:03}", set % 50),
-        "uid": uid(0),
+        "namespace": namespace,
+        "uid": uid,
         "resourceVersion": VERSION,
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "labels": {
             "app.kubernetes.io/name": "web",
-            "app.kubernetes.io/instance": format!("web-{set:05}"),
+            "app.kubernetes.io/instance": instance,
             "pod-template-hash": "7d9c",
         },
         "annotations": {
             "prometheus.io/scrape": "true",
         },
         "ownerReferences": [{
-            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set_name, "uid": uid(7),
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set_name, "uid": owner,
             "controller": true, "blockOwnerDeletion": true,
         }],
         "managedFields": managed_fields(),
@@ -76,12 +81,13 @@ fn pod(n: usize) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": metadata,
-        "spec": spec(node),
-        "status": status(n, node),
+        "spec": spec(own),
+        "status": status(own),
     })
 }
 
-fn spec(node: usize) -> Value {
+fn spec(own: &Own) -> Value {
+    let [.., node, _, _, _] = own.texts();
     json!({
         "volumes": [{
             "name": "kube-api-access-x2x9z",
@@ -110,7 +116,7 @@ fn spec(node: usize) -> Value {
         "dnsPolicy": "ClusterFirst",
         "serviceAccountName": "default",
         "serviceAccount": "default",
-        "nodeName": format!("node-{node:04}"),
+        "nodeName": node,
         "securityContext": {},
         "schedulerName": "default-scheduler",
         "tolerations": [
@@ -122,14 +128,14 @@ fn spec(node: usize) -> Value {
     })
 }
 
-fn status(n: usize, node: usize) -> Value {
+fn status(own: &Own) -> Value {
+    let [.., host, address, container] = own.texts();
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:00:05Z"});
-    let address = format!("10.{}.{}.{}", n >> 16 & 255, n >> 8 & 255, n & 255);
     json!({
         "phase": "Running",
         "conditions": [condition("PodReadyToStartContainers"), condition("Initialized"), condition("Ready"), condition("ContainersReady"), condition("PodScheduled")],
-        "hostIP": format!("192.168.{}.{}", node >> 8, node & 255),
-        "hostIPs": [{"ip": format!("192.168.{}.{}", node >> 8, node & 255)}],
+        "hostIP": host,
+        "hostIPs": [{"ip": host}],
         "podIP": address,
         "podIPs": [{"ip": address}],
         "startTime": "2026-01-01T00:00:00Z",
@@ -141,7 +147,7 @@ fn status(n: usize, node: usize) -> Value {
             "restartCount": 0,
             "image": "registry.example.com/team/web:1.27.3",
             "imageID": "registry.example.com/team/web@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-            "containerID": format!("containerd://{n:064x}"),
+            "containerID": container,
             "started": true,
         }],
         "qosClass": "Burstable",
@@ -208,8 +214,18 @@ mod tests {
 
     #[test]
     fn a_pod_has_the_size_that_we_say() {
-        let (all, managed) = (pod(12_345).to_string().len(), managed_fields().to_string().len());
+        let (all, managed) = (pod(&Own::of(12_345)).to_string().len(), managed_fields().to_string().len());
         assert!((5100..5400).contains(&all), "{all}");
         assert!((2200..2400).contains(&managed), "{managed}");
+    }
+
+    #[test]
+    fn a_text_from_the_template_is_that_of_the_value() {
+        for n in [0, 7, 12_345, 999_999] {
+            let mut text = Vec::new();
+            PodText::new(n).write(100_000_001, &mut text);
+            let value = pod(&Own::of(n)).to_string().replace(VERSION, "100000001");
+            assert_eq!(String::from_utf8(text).unwrap(), value);
+        }
     }
 }

@@ -248,6 +248,9 @@ impl Servers<'_> {
         if let Some((_, port, _)) = self.started.iter().find(|(known, ..)| *known == format) {
             return Ok(*port);
         }
+        if self.objects > MANY {
+            println!("      making {} Pods", self.objects);
+        }
         let mut server = Command::new(self.program)
             .args(["replay-server", &self.objects.to_string(), "--format", format])
             .stdin(Stdio::null())
