@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_time_without_memory_is_the_same_time() {
         let edges = [*RANGE.start(), *RANGE.end(), ZERO_SECONDS, -62_167_219_200, 253_402_300_799, i64::MAX];
-        let days = (0..200_000).map(|n| n * 86_400 * 18 + n - 62_104_060_800);
+        let days = (0..20_000).map(|n| n * 86_400 * 179 + n - 62_104_060_800);
         for seconds in edges.into_iter().flat_map(|edge| [edge.saturating_sub(1), edge]).chain(days) {
             for (nanos, precision) in
                 [(0, Precision::Seconds), (123_456_789, Precision::Micros), (-1, Precision::Micros)]

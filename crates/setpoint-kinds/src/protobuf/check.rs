@@ -125,9 +125,25 @@ fn value(at: At<'_>, ty: &FieldType, reader: &mut Reader<'_>, wire: u8) -> Resul
                 Some(_) => Err(at.wrong("an unusual time")),
             };
         }
+        FieldType::Quantity if wire == BYTES => {
+            let message = reader.delimited()?;
+            // As nearly all are: nothing but the number.
+            let is_usual = matches!(message, [0x0a, length, text @ ..]
+                if text.len() == usize::from(*length) && is_usual_quantity(text));
+            if !is_usual {
+                at.message(ty, message)?;
+            }
+        }
         _ => {
             at.value(ty, reader, wire)?;
         }
     }
     Ok(false)
+}
+
+/// Whether a quantity is a few digits and a unit at most, which is never too much.
+fn is_usual_quantity(text: &[u8]) -> bool {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let unit = &text[digits..];
+    (1..=9).contains(&digits) && matches!(unit, b"" | b"m" | b"k" | b"M" | b"G" | b"Ki" | b"Mi" | b"Gi")
 }

@@ -12,9 +12,9 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, Error as _, MapAccess};
 use serde_json::Value;
 
 use self::value::{FieldValue, Single, Source};
-use super::decode::{At, decode_message};
+use super::decode::decode_message;
 use super::encode::encode_message;
-use super::wire::Reader;
+use super::wire::{Reader, WireError};
 use super::{DecodeError, MAX_DEPTH};
 use crate::types::{Field, FieldType, Slot, Type};
 
@@ -56,7 +56,7 @@ pub fn from_message<K: DeserializeOwned>(
     types: Option<TypeMeta<'_>>,
     message: &[u8],
 ) -> Result<K, DecodeError> {
-    let read = |message| K::deserialize(Source { single: Single::Struct(ty, message, types), depth: 0 });
+    let read = |message| K::deserialize(Source::root(ty, types.as_ref(), message));
     match read(message) {
         Ok(object) => Ok(object),
         // The items of a list may come in several places, and a message in several parts. Nobody writes that.
@@ -91,6 +91,12 @@ impl de::Error for Error {
     }
 }
 
+impl From<WireError> for Error {
+    fn from(error: WireError) -> Error {
+        DecodeError::from(error).into()
+    }
+}
+
 impl From<DecodeError> for Error {
     fn from(error: DecodeError) -> Error {
         Error(Box::new(error))
@@ -122,7 +128,7 @@ struct Part<'de> {
 /// Which of `apiVersion` and `kind` comes next.
 #[derive(Clone, Copy)]
 enum Types<'t> {
-    Both(TypeMeta<'t>),
+    Both(&'t TypeMeta<'t>),
     Kind(&'t str),
     Done,
 }
@@ -142,7 +148,7 @@ impl<'de, 't> Members<'de, 't> {
     fn new(
         ty: &'static Type,
         message: &'de [u8],
-        types: Option<TypeMeta<'t>>,
+        types: Option<&'t TypeMeta<'t>>,
         depth: usize,
     ) -> Result<Self, Error> {
         if depth >= MAX_DEPTH {
@@ -193,8 +199,7 @@ impl<'de, 't> Members<'de, 't> {
                 Some(Slot::Field(at)) => {
                     let field = &ty.fields[usize::from(at)];
                     self.part.in_order(number)?;
-                    let at_field = At { ty, field: field.name, depth: self.depth };
-                    let value = FieldValue::read(at_field, &field.ty, number, wire, &mut self.part.reader)?;
+                    let value = FieldValue::read(ty, field, self.depth, wire, &mut self.part.reader)?;
                     if value.is_omitted(field) {
                         continue;
                     }
@@ -250,7 +255,7 @@ impl<'de> MapAccess<'de> for Members<'de, '_> {
 }
 
 /// What an entry of a map stands for that has no value.
-fn empty(ty: &'static FieldType) -> Single<'static, 'static> {
+fn empty(ty: &'static FieldType) -> Single<'static> {
     match ty {
         // Go leaves out the value of an entry only when it is nil, and reads it back as empty.
         FieldType::Bytes => Single::Bytes(&[]),

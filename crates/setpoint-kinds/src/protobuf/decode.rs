@@ -74,10 +74,12 @@ impl At<'_> {
         format!("{}.{}", self.ty.go_name(), self.field)
     }
 
+    #[cold]
     pub(super) fn wrong_wire(self, wire: u8) -> DecodeError {
         DecodeError::WireType { field: self.name(), wire }
     }
 
+    #[cold]
     pub(super) fn wrong(self, reason: impl ToString) -> DecodeError {
         DecodeError::Field { field: self.name(), reason: reason.to_string() }
     }
@@ -219,8 +221,9 @@ impl At<'_> {
         })
     }
 
+    #[inline]
     pub(super) fn delimited<'a>(self, reader: &mut Reader<'a>, wire: u8) -> Result<&'a [u8], DecodeError> {
-        if wire == BYTES { reader.delimited() } else { Err(self.wrong_wire(wire)) }
+        if wire == BYTES { Ok(reader.delimited()?) } else { Err(self.wrong_wire(wire)) }
     }
 
     /// The bytes of one field of a small message.

@@ -1,5 +1,7 @@
 //! The wire format of protobuf: varints, tags and length-delimited bytes.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::DecodeError;
@@ -10,6 +12,25 @@ pub(super) const BYTES: u8 = 2;
 const START_GROUP: u8 = 3;
 const END_GROUP: u8 = 4;
 const FIXED32: u8 = 5;
+
+/// Why bytes are no fields. It is small, since every number that is read may be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WireError {
+    Truncated,
+    Varint,
+    Tag(u64),
+}
+
+impl From<WireError> for DecodeError {
+    #[cold]
+    fn from(error: WireError) -> DecodeError {
+        match error {
+            WireError::Truncated => DecodeError::Truncated,
+            WireError::Varint => DecodeError::Varint,
+            WireError::Tag(tag) => DecodeError::Tag(tag),
+        }
+    }
+}
 
 /// Reads a message. Every length is checked against what is left, so no read allocates.
 #[derive(Clone, Copy)]
@@ -31,14 +52,14 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Truncated)?;
+    fn take(&mut self, length: usize) -> Result<&'a [u8], WireError> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(WireError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
 
     #[inline]
-    pub(super) fn varint(&mut self) -> Result<u64, DecodeError> {
+    pub(super) fn varint(&mut self) -> Result<u64, WireError> {
         // Most numbers, lengths and tags are one byte.
         match self.rest {
             [byte @ 0..0x80, rest @ ..] => {
@@ -49,7 +70,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn long_varint(&mut self) -> Result<u64, DecodeError> {
+    fn long_varint(&mut self) -> Result<u64, WireError> {
         let mut value = 0;
         for (at, byte) in self.rest.iter().take(10).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * at);
@@ -58,31 +79,33 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
-        Err(if self.rest.len() < 10 { DecodeError::Truncated } else { DecodeError::Varint })
+        Err(if self.rest.len() < 10 { WireError::Truncated } else { WireError::Varint })
     }
 
-    pub(super) fn fixed64(&mut self) -> Result<u64, DecodeError> {
+    pub(super) fn fixed64(&mut self) -> Result<u64, WireError> {
         let bytes = self.take(8)?;
-        Ok(u64::from_le_bytes(bytes.try_into().map_err(|_| DecodeError::Truncated)?))
+        Ok(u64::from_le_bytes(bytes.try_into().map_err(|_| WireError::Truncated)?))
     }
 
     /// The next field number and wire type; `None` at the end.
-    pub(super) fn tag(&mut self) -> Result<Option<(u32, u8)>, DecodeError> {
+    #[inline]
+    pub(super) fn tag(&mut self) -> Result<Option<(u32, u8)>, WireError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let tag = self.varint()?;
-        let number = u32::try_from(tag >> 3).map_err(|_| DecodeError::Tag(tag))?;
+        let number = u32::try_from(tag >> 3).map_err(|_| WireError::Tag(tag))?;
         let wire = (tag & 7) as u8;
         if number == 0 || wire > FIXED32 {
-            return Err(DecodeError::Tag(tag));
+            return Err(WireError::Tag(tag));
         }
         Ok(Some((number, wire)))
     }
 
-    pub(super) fn delimited(&mut self) -> Result<&'a [u8], DecodeError> {
+    #[inline]
+    pub(super) fn delimited(&mut self) -> Result<&'a [u8], WireError> {
         let length = self.varint()?;
-        self.take(usize::try_from(length).map_err(|_| DecodeError::Truncated)?)
+        self.take(usize::try_from(length).map_err(|_| WireError::Truncated)?)
     }
 
     /// The bytes of a field that must be length-delimited.
@@ -90,7 +113,7 @@ impl<'a> Reader<'a> {
         if wire != BYTES {
             return Err(DecodeError::WireType { field: field.to_owned(), wire });
         }
-        self.delimited()
+        Ok(self.delimited()?)
     }
 
     /// The text of a field that must be a string.
@@ -100,7 +123,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips the value of a field that nobody knows.
-    pub(super) fn skip(&mut self, wire: u8) -> Result<(), DecodeError> {
+    pub(super) fn skip(&mut self, wire: u8) -> Result<(), WireError> {
         let mut groups = 0_usize;
         let mut wire = wire;
         loop {
@@ -115,7 +138,7 @@ impl<'a> Reader<'a> {
                     self.delimited()?;
                 }
                 START_GROUP => groups += 1,
-                END_GROUP => groups = groups.checked_sub(1).ok_or(DecodeError::Tag(END_GROUP.into()))?,
+                END_GROUP => groups = groups.checked_sub(1).ok_or(WireError::Tag(END_GROUP.into()))?,
                 _ => {
                     self.take(4)?;
                 }
@@ -123,8 +146,16 @@ impl<'a> Reader<'a> {
             if groups == 0 {
                 return Ok(());
             }
-            wire = self.tag()?.ok_or(DecodeError::Truncated)?.1;
+            wire = self.tag()?.ok_or(WireError::Truncated)?.1;
         }
+    }
+}
+
+/// Text, with what is none replaced, as Go does in JSON.
+pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
     }
 }
 

@@ -11,14 +11,14 @@ use super::{Error, Members, TypeMeta, empty};
 use crate::base64;
 use crate::protobuf::DecodeError;
 use crate::protobuf::decode::{At, decode_message, wire_of};
-use crate::protobuf::wire::{BYTES, Reader};
+use crate::protobuf::wire::{BYTES, Reader, text};
 use crate::quantity::canonical_quantity;
 use crate::time::{self, Precision};
 use crate::types::{Field, FieldType, Type};
 
 /// The value of a field.
 pub(super) enum FieldValue<'de, 't> {
-    Single(Single<'de, 't>),
+    Single(Single<'de>),
     /// A word that is not in the message.
     Word(&'t str),
     /// The reader is at the first item; others may follow.
@@ -31,14 +31,13 @@ pub(super) enum FieldValue<'de, 't> {
 #[derive(Clone, Copy)]
 pub(super) struct Repeated {
     ty: &'static Type,
-    field: &'static str,
+    field: &'static Field,
     item: &'static FieldType,
-    number: u32,
     depth: usize,
 }
 
 /// What comes once.
-pub(super) enum Single<'de, 't> {
+pub(super) enum Single<'de> {
     Null,
     Bool(bool),
     Int(i64),
@@ -49,7 +48,7 @@ pub(super) enum Single<'de, 't> {
     Bytes(&'de [u8]),
     /// JSON as it is.
     Json(&'de [u8]),
-    Struct(&'static Type, &'de [u8], Option<TypeMeta<'t>>),
+    Struct(&'static Type, &'de [u8]),
     /// What is rare enough to be built first.
     Value(Value),
 }
@@ -57,20 +56,21 @@ pub(super) enum Single<'de, 't> {
 impl<'de> FieldValue<'de, '_> {
     /// Reads a field, or as much of it as comes first.
     pub(super) fn read(
-        at: At<'static>,
-        ty: &'static FieldType,
-        number: u32,
+        ty: &'static Type,
+        field: &'static Field,
+        depth: usize,
         wire: u8,
         reader: &mut Reader<'de>,
     ) -> Result<Self, DecodeError> {
-        let repeated = |item| Repeated { ty: at.ty, field: at.field, item, number, depth: at.depth };
-        match ty {
+        let at = At { ty, field: field.name, depth };
+        let repeated = |item| Repeated { ty, field, item, depth };
+        match &field.ty {
             FieldType::List(item) if wire == wire_of(item) => Ok(FieldValue::List(repeated(item))),
             // Numbers in one piece: nobody writes that.
             FieldType::List(_) if wire == BYTES => Err(DecodeError::Order),
             FieldType::Map(item) if wire == BYTES => Ok(FieldValue::Map(repeated(item))),
             FieldType::List(_) | FieldType::Map(_) => Err(at.wrong_wire(wire)),
-            _ => Single::read(at, ty, reader, wire).map(FieldValue::Single),
+            ty => Single::read(at, ty, reader, wire).map(FieldValue::Single),
         }
     }
 
@@ -93,7 +93,7 @@ impl<'de> FieldValue<'de, '_> {
         depth: usize,
     ) -> Result<S::Value, Error> {
         match self {
-            FieldValue::Single(single) => seed.deserialize(Source { single, depth }),
+            FieldValue::Single(single) => seed.deserialize(Source::new(single, depth)),
             FieldValue::Word(word) => seed.deserialize(StrDeserializer::new(word)),
             FieldValue::List(of) => {
                 let mut items = Items { of, reader, is_at_item: true };
@@ -111,7 +111,7 @@ impl<'de> FieldValue<'de, '_> {
     }
 }
 
-impl<'de> Single<'de, '_> {
+impl<'de> Single<'de> {
     pub(super) fn zero(ty: &'static FieldType) -> Self {
         match ty.zero() {
             Value::Null => Single::Null,
@@ -129,7 +129,7 @@ impl<'de> Single<'de, '_> {
             return Err(at.wrong_wire(wire));
         }
         Ok(match ty {
-            FieldType::String => Single::Text(String::from_utf8_lossy(reader.delimited()?)),
+            FieldType::String => Single::Text(text(reader.delimited()?)),
             FieldType::Bool => Single::Bool(reader.varint()? != 0),
             // As in Go, the high bits of a number that is too large are lost.
             FieldType::Int32 => Single::Int((reader.varint()? as i32).into()),
@@ -143,7 +143,7 @@ impl<'de> Single<'de, '_> {
                 }
             }
             FieldType::Bytes => Single::Bytes(reader.delimited()?),
-            FieldType::Struct(id) => Single::Struct(id.get(), reader.delimited()?, None),
+            FieldType::Struct(id) => Single::Struct(id.get(), reader.delimited()?),
             FieldType::Quantity => quantity(at, reader.delimited()?)?,
             FieldType::Time => timestamp(at, reader.delimited()?, Precision::Seconds)?,
             FieldType::MicroTime => timestamp(at, reader.delimited()?, Precision::Micros)?,
@@ -163,7 +163,7 @@ impl<'de> Single<'de, '_> {
 
     fn is_zero(&self, ty: &FieldType) -> bool {
         match self {
-            Single::Struct(id, message, _) => {
+            Single::Struct(id, message) => {
                 decode_message(id, message).is_ok_and(|map| Value::Object(map) == ty.zero())
             }
             Single::Null => ty.zero().is_null(),
@@ -186,10 +186,10 @@ impl<'de> Single<'de, '_> {
     }
 }
 
-fn quantity<'de>(at: At<'_>, message: &'de [u8]) -> Result<Single<'de, 'static>, DecodeError> {
+fn quantity<'de>(at: At<'_>, message: &'de [u8]) -> Result<Single<'de>, DecodeError> {
     let text = match inner(message, at)? {
         None | Some([]) => return Ok(Single::Text(Cow::Borrowed("0"))),
-        Some(text) => String::from_utf8_lossy(text),
+        Some(bytes) => text(bytes),
     };
     match canonical_quantity(&text) {
         Ok(None) => Ok(Single::Text(text)),
@@ -198,11 +198,7 @@ fn quantity<'de>(at: At<'_>, message: &'de [u8]) -> Result<Single<'de, 'static>,
     }
 }
 
-fn timestamp<'de>(
-    at: At<'_>,
-    message: &[u8],
-    precision: Precision,
-) -> Result<Single<'de, 'static>, DecodeError> {
+fn timestamp<'de>(at: At<'_>, message: &[u8], precision: Precision) -> Result<Single<'de>, DecodeError> {
     let Some((seconds, nanos)) = at.timestamp(message)? else { return Ok(Single::Null) };
     let text =
         time::Text::from_unix(seconds, nanos, precision).map_err(|()| at.wrong("time out of range"))?;
@@ -232,14 +228,14 @@ pub(super) struct Items<'a, 'de> {
 
 impl<'de> Items<'_, 'de> {
     fn at(&self) -> At<'static> {
-        At { ty: self.of.ty, field: self.of.field, depth: self.of.depth }
+        At { ty: self.of.ty, field: self.of.field.name, depth: self.of.depth }
     }
 
     /// Goes to the next item, if there is one.
     fn seek(&mut self, wire: u8) -> Result<bool, Error> {
         if !std::mem::take(&mut self.is_at_item) {
             let mut ahead = *self.reader;
-            if ahead.tag()? != Some((self.of.number, wire)) {
+            if ahead.tag()? != Some((self.of.field.number, wire)) {
                 return Ok(false);
             }
             *self.reader = ahead;
@@ -274,7 +270,7 @@ impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
             return Ok(None);
         }
         let single = Single::read(self.at(), self.of.item, self.reader, wire)?;
-        seed.deserialize(Source { single, depth: self.of.depth }).map(Some)
+        seed.deserialize(Source::new(single, self.of.depth)).map(Some)
     }
 
     /// Vectors get exactly the room that they need.
@@ -285,7 +281,7 @@ impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
 
 pub(super) struct Entries<'a, 'b, 'de> {
     items: &'a mut Items<'b, 'de>,
-    value: Option<Single<'de, 'static>>,
+    value: Option<Single<'de>>,
 }
 
 impl<'de> MapAccess<'de> for Entries<'_, '_, 'de> {
@@ -300,7 +296,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_, 'de> {
         let (mut key, mut value) = (Cow::Borrowed(""), None);
         while let Some((number, wire)) = entry.tag()? {
             match number {
-                1 => key = String::from_utf8_lossy(at.delimited(&mut entry, wire)?),
+                1 => key = text(at.delimited(&mut entry, wire)?),
                 2 => value = Some(Single::read(at, item, &mut entry, wire)?),
                 _ => entry.skip(wire)?,
             }
@@ -311,7 +307,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_, 'de> {
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
         let single = self.value.take().ok_or_else(|| Error::custom("a value without a key"))?;
-        seed.deserialize(Source { single, depth: self.items.of.depth })
+        seed.deserialize(Source::new(single, self.items.of.depth))
     }
 }
 
@@ -356,8 +352,25 @@ impl<'de> Deserializer<'de> for Several<'_, '_, 'de> {
 
 /// Hands a value out, in the struct that is so many structs deep.
 pub(super) struct Source<'de, 't> {
-    pub(super) single: Single<'de, 't>,
-    pub(super) depth: usize,
+    single: Single<'de>,
+    depth: usize,
+    /// What the object says about its kind, if it is an object and that is wanted.
+    types: Option<&'t TypeMeta<'t>>,
+}
+
+impl<'de, 't> Source<'de, 't> {
+    fn new(single: Single<'de>, depth: usize) -> Source<'de, 'static> {
+        Source { single, depth, types: None }
+    }
+
+    /// The whole object.
+    pub(super) fn root(
+        ty: &'static Type,
+        types: Option<&'t TypeMeta<'t>>,
+        message: &'de [u8],
+    ) -> Source<'de, 't> {
+        Source { single: Single::Struct(ty, message), depth: 0, types }
+    }
 }
 
 impl<'de> Deserializer<'de> for Source<'de, '_> {
@@ -379,8 +392,8 @@ impl<'de> Deserializer<'de> for Source<'de, '_> {
                 json.end().map_err(Error::custom)?;
                 Ok(value)
             }
-            Single::Struct(ty, message, types) => {
-                visitor.visit_map(Members::new(ty, message, types, self.depth + 1)?)
+            Single::Struct(ty, message) => {
+                visitor.visit_map(Members::new(ty, message, self.types, self.depth + 1)?)
             }
             Single::Value(value) => value.deserialize_any(visitor).map_err(Error::custom),
         }
