@@ -12,6 +12,7 @@ use std::hint::black_box;
 use anyhow::{Result, ensure};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
+use http::header::CONTENT_TYPE;
 use http::{Request, Response};
 use http_body_util::StreamBody;
 use k8s_openapi::api::core::v1::Pod;
@@ -19,7 +20,7 @@ use kube::client::Body;
 use setpoint::{HandlerFns, Held, ObjectKey, ReflectorConfig, Scope, SharedInformer, WorkQueue};
 
 use crate::pods::PodText;
-use crate::replay::last_version;
+use crate::replay::{Format, last_version};
 
 #[derive(clap::ValueEnum, Clone, Copy)]
 pub(crate) enum Case {
@@ -27,10 +28,14 @@ pub(crate) enum Case {
     List,
     /// A change of a Pod, until it is in the cache and a handler was told.
     Event,
+    /// The same in protobuf.
+    ProtobufEvent,
     /// The same in a compact cache.
     CompactEvent,
     /// A Pod of the cache that is read for the first time: its decoding.
     Decode,
+    /// The same in protobuf.
+    ProtobufDecode,
     /// A key that is added to a work queue, taken and done.
     Queue,
     /// A change of a ConfigMap in an API server, until eight watchers have its event.
@@ -51,15 +56,12 @@ const DECODED: usize = 400;
 
 pub(crate) async fn run(case: Case, n: usize) -> Result<()> {
     match case {
-        Case::List => drop(informer(n, 0, false).await?),
-        Case::Event => drop(informer(PODS, n, false).await?),
-        Case::CompactEvent => drop(informer(1000, n, true).await?),
-        Case::Decode => {
-            let lister = informer(DECODED, 0, false).await?.lister();
-            let keys = lister.keys();
-            ensure!(n <= keys.len(), "there are only {} Pods", keys.len());
-            keys[..n].iter().for_each(|key| drop(black_box(lister.get(key))));
-        }
+        Case::List => drop(informer(Format::Json, n, 0, false).await?),
+        Case::Event => drop(informer(Format::Json, PODS, n, false).await?),
+        Case::ProtobufEvent => drop(informer(Format::Protobuf, PODS, n, false).await?),
+        Case::CompactEvent => drop(informer(Format::Json, 1000, n, true).await?),
+        Case::Decode => decode(Format::Json, n).await?,
+        Case::ProtobufDecode => decode(Format::Protobuf, n).await?,
         #[cfg(feature = "apiserver")]
         Case::Change => watch::changes(n).await?,
         #[cfg(feature = "apiserver")]
@@ -81,22 +83,39 @@ pub(crate) async fn run(case: Case, n: usize) -> Result<()> {
     Ok(())
 }
 
+async fn decode(format: Format, n: usize) -> Result<()> {
+    let lister = informer(format, DECODED, 0, false).await?.lister();
+    let keys = lister.keys();
+    ensure!(n <= keys.len(), "there are only {} Pods", keys.len());
+    keys[..n].iter().for_each(|key| drop(black_box(lister.get(key))));
+    Ok(())
+}
+
 /// An informer that has seen `pods` Pods and `events` changes.
-async fn informer(pods: usize, events: usize, compact: bool) -> Result<SharedInformer<Pod>> {
+async fn informer(format: Format, pods: usize, events: usize, compact: bool) -> Result<SharedInformer<Pod>> {
     let service = tower::service_fn(move |request: Request<Body>| async move {
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let chunks: BoxStream<'static, Bytes> = match is_watch {
             true => {
-                let pods: Vec<_> = (0..PODS).map(PodText::new).collect();
-                stream::iter((0..events).map(move |n| event(n, &pods))).chain(stream::pending()).boxed()
+                let pods: Vec<_> = (0..PODS).map(|n| format.pod(n)).collect();
+                stream::iter((0..events).map(move |n| event(format, n, &pods)))
+                    .chain(stream::pending())
+                    .boxed()
+            }
+            false if format == Format::Protobuf => {
+                let pods: Vec<_> = (0..pods).map(|n| format.pod(n)).collect();
+                stream::iter([Bytes::from(format.list((last_version(0) - DECODED as u64..).zip(&pods), ""))])
+                    .boxed()
             }
             false => stream::iter(list(pods)).boxed(),
         };
         let body = StreamBody::new(chunks.map(|chunk| Ok::<_, Infallible>(http_body::Frame::data(chunk))));
-        Ok::<_, Infallible>(Response::new(body))
+        let response = Response::builder().header(CONTENT_TYPE, format.content_type(is_watch)).body(body);
+        Ok::<_, Infallible>(response.expect("a content type is a header"))
     });
     let client = kube::Client::new(service, "default");
-    let config = ReflectorConfig { streaming: false, ..ReflectorConfig::default() };
+    let protobuf = format == Format::Protobuf;
+    let config = ReflectorConfig { streaming: false, protobuf, ..ReflectorConfig::default() };
     let builder = SharedInformer::<Pod>::builder(client).config(config);
     let informer = if compact { builder.compact().build() } else { builder.build() };
     let handler = informer.add_handler(HandlerFns::new().on_update(|_, new: &Held<Pod>| {
@@ -136,9 +155,8 @@ fn texts() -> impl Iterator<Item = String> {
     })
 }
 
-fn event(n: usize, pods: &[PodText]) -> Bytes {
-    let mut line = br#"{"type":"MODIFIED","object":"#.to_vec();
-    pods[n % pods.len()].write(last_version(n as u64 + 1), &mut line);
-    line.extend_from_slice(b"}\n");
-    line.into()
+fn event(format: Format, n: usize, pods: &[PodText]) -> Bytes {
+    let mut event = Vec::new();
+    format.event(&mut event, "MODIFIED", last_version(n as u64 + 1), &pods[n % pods.len()]);
+    event.into()
 }

@@ -13,7 +13,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    pub(super) fn content_type(self, watch: bool) -> &'static str {
+    pub(crate) fn content_type(self, watch: bool) -> &'static str {
         match (self, watch) {
             (Format::Json, _) => "application/json",
             (Format::Protobuf, false) => "application/vnd.kubernetes.protobuf",
@@ -29,7 +29,7 @@ impl Format {
     }
 
     /// A list: the Pods with the version of each, and where the next page begins.
-    pub(super) fn list<'a>(
+    pub(crate) fn list<'a>(
         self,
         pods: impl Iterator<Item = (u64, &'a PodText)> + Clone,
         next: &str,
@@ -41,7 +41,7 @@ impl Format {
     }
 
     /// Appends an event.
-    pub(super) fn event(self, out: &mut Vec<u8>, kind: &str, version: u64, pod: &PodText) {
+    pub(crate) fn event(self, out: &mut Vec<u8>, kind: &str, version: u64, pod: &PodText) {
         match self {
             Format::Json => json_event(out, kind, |out| pod.write(version, out)),
             Format::Protobuf => protobuf_event(out, kind, pod.len(), |out| pod.write(version, out)),
