@@ -9,7 +9,9 @@ use kube::api::{Api, PostParams};
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use setpoint::{Env, InformerBuilder, Object, ReflectorConfig, SharedInformer, SharedInformerFactory};
+use setpoint::{
+    Env, InformerBuilder, Metrics, Object, ReflectorConfig, SharedInformer, SharedInformerFactory,
+};
 use setpoint_apiserver::ApiServer;
 use setpoint_kinds::protobuf;
 
@@ -186,6 +188,21 @@ async fn what_is_cached_is_the_same_in_all_forms() {
     let kept = caches::<Pod, _>(&client, |builder| builder.keep_managed_fields()).await;
     assert_eq!(caches::<Pod, _>(&client, |builder| builder.keep_managed_fields().protobuf()).await, kept);
     assert!(managed(&kept).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn less_is_received_than_in_json() {
+    let (_server, client) = with_pod().await;
+    let mut received = Vec::new();
+    for asks in [false, true] {
+        let metrics = Metrics::default();
+        let config = ReflectorConfig { protobuf: asks, ..ReflectorConfig::default() };
+        caches::<Pod, _>(&client, |builder| builder.config(config).metrics(metrics.clone())).await;
+        let labels = [("name", "pods"), ("namespace", "")];
+        received.push(metrics.value("informer_received_bytes_total", &labels).unwrap());
+    }
+    let [json, protobuf] = received[..] else { unreachable!("two were asked") };
+    assert!(protobuf > 100 && protobuf * 4 < json * 3, "{protobuf} bytes, {json} in JSON");
 }
 
 #[tokio::test(start_paused = true)]
