@@ -102,15 +102,21 @@ impl Session {
         self.expect("updated informer/a 2")
     }
 
-    /// While the informer stands still, objects come and go, and history is given up: what it resumes from is
-    /// not there any more (410), and only a new list shows the delete.
+    /// While the informer stands still, its connection ends, objects come and go, and history is given up: what it
+    /// resumes from is not there any more (410), and only a new list shows the delete.
     fn compaction(&mut self, server: &mut Server) -> Result<()> {
         self.signal("-STOP")?;
+        // What is sent over a connection that lives waits in it, however long the informer stands still.
+        server.restart()?;
+        let before = version(server)?;
         write(server, "DELETE", &format!("{MAPS}/b"), None)?;
         write(server, "POST", MAPS, Some(&map("e", "1")))?;
         write(server, "PUT", &format!("{MAPS}/c"), Some(&map("c", "2")))?;
         server.compact()?;
         server.restart()?;
+        let watch = format!("{MAPS}?watch=true&timeoutSeconds=1&resourceVersion={before}");
+        let answer = server.client()?.send("GET", &watch, "application/json", None)?.text()?;
+        ensure!(answer.contains(r#""code":410"#), "the history is still there: {answer}");
         self.signal("-CONT")?;
         for lines in &mut self.programs {
             let mut told = Vec::new();
@@ -145,6 +151,13 @@ fn write(server: &Server, method: &str, path: &str, body: Option<&Value>) -> Res
     let status = response.status;
     ensure!((200..300).contains(&status), "{method} {path}: {status} {}", response.text()?);
     Ok(())
+}
+
+/// The version of the server's newest change.
+fn version(server: &Server) -> Result<String> {
+    let list: Value =
+        serde_json::from_str(&server.client()?.send("GET", MAPS, "application/json", None)?.text()?)?;
+    list["metadata"]["resourceVersion"].as_str().map(str::to_owned).context("a list without a version")
 }
 
 /// The example `informer` of the crate `setpoint`. The tests have built it already, as a rule.
