@@ -24,6 +24,7 @@ pub use self::decode::decode_message;
 pub use self::encode::{EncodeError, append_bytes, append_field, append_length, encode_message};
 pub use self::fields::{Field, Fields};
 pub use self::watch::{WatchEvent, append_event};
+pub use self::wire::text;
 use self::wire::{BYTES, Reader, Writer};
 use crate::table::table;
 use crate::types::Type;
@@ -32,8 +33,9 @@ use crate::types::Type;
 pub const MAGIC: &[u8; 4] = b"k8s\0";
 /// The media type of a body.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
-/// How deep messages may nest, as in `conform`.
-const MAX_DEPTH: usize = 128;
+/// How deep messages may nest: half of what JSON may, since a message in a map or list is two levels of JSON. Twice as
+/// deep, a schema within schemas takes more stack than a thread has in a debug build.
+const MAX_DEPTH: usize = 64;
 
 /// An object decoded from a body.
 #[derive(Clone, Debug, PartialEq)]

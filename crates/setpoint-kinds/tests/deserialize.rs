@@ -215,6 +215,57 @@ fn text_that_is_no_text_is_mended_as_in_json() {
     let message = b"\x0a\x04\x0a\x02a\xff\x12\x08\x0a\x02\xffk\x12\x02v\xfe";
     check_message(ty, message).unwrap();
     reads_as_json::<ConfigMap>(ty, message).unwrap();
+    // Each byte by itself, also the two that begin a character of three.
+    let map: ConfigMap = from_message(ty, None, b"\x0a\x05\x0a\x03a\xe2\x82").unwrap();
+    assert_eq!(map.metadata.name.as_deref(), Some("a\u{fffd}\u{fffd}"));
+}
+
+#[test]
+fn an_entry_that_is_null_where_a_type_takes_none_does_not_pass() {
+    let ty = type_named("apiextensions.v1.JSONSchemaProps");
+    let no_value = b"\x82\x02\x03\x0a\x01a";
+    let empty_value = b"\x82\x02\x05\x0a\x01a\x12\x00";
+    // In the schema itself, in that of its items, and in that of its additional properties.
+    let within = |tag: &[u8], number: u8, schema: &[u8]| {
+        let union = [&[number, schema.len() as u8][..], schema].concat();
+        [tag, &[union.len() as u8], &union].concat()
+    };
+    for dependencies in [&no_value[..], empty_value] {
+        let items = within(b"\xc2\x01", 0x0a, dependencies);
+        let additional = within(b"\xf2\x01", 0x12, dependencies);
+        for schema in [dependencies, &items, &additional] {
+            assert!(check_message(ty, schema).is_err(), "{schema:x?}");
+            assert!(reads_as_json::<JSONSchemaProps>(ty, schema).is_err(), "{schema:x?}");
+        }
+    }
+}
+
+#[test]
+fn json_that_is_null_is_nothing() {
+    let ty = type_named("apiextensions.v1.JSONSchemaProps");
+    for message in [&b"\x42\x06\x0a\x04null"[..], b"\x42\x07\x0a\x05 null"] {
+        check_message(ty, message).unwrap();
+        reads_as_json::<JSONSchemaProps>(ty, message).unwrap();
+        assert_eq!(from_message::<JSONSchemaProps>(ty, None, message).unwrap().default, None);
+    }
+}
+
+#[test]
+fn types_of_all_sorts_read_what_they_read_in_json() {
+    #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+    struct Key(String);
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Slim {
+        api_version: Option<String>,
+        kind: Option<Key>,
+        data: Option<std::collections::BTreeMap<Key, Option<Key>>>,
+    }
+    let ty = type_named("core.v1.ConfigMap");
+    let value = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"color": "blue"}});
+    let message = encode_message(ty, &value).unwrap();
+    let slim: Slim = from_message(ty, Some(TypeMeta::new("v1", "ConfigMap")), &message).unwrap();
+    assert_eq!(slim, serde_json::from_value(value).unwrap());
 }
 
 #[test]
@@ -230,18 +281,19 @@ fn vectors_have_exactly_the_room_that_they_need() {
 #[test]
 fn a_schema_may_nest_as_deep_as_the_check_allows_and_no_deeper() {
     let ty = type_named("apiextensions.v1.JSONSchemaProps");
-    let mut schema = json!({});
-    let deepest = (1..200)
-        .take_while(|_| {
-            schema = json!({ "not": schema });
-            encode_message(ty, &schema).is_ok_and(|message| check_message(ty, &message).is_ok())
-        })
-        .count();
-    let message = |depth: usize| {
-        let schema = (0..depth).fold(json!({}), |schema, _| json!({ "not": schema }));
-        encode_message(ty, &schema).unwrap()
-    };
-    assert_eq!(deepest, 126);
-    from_message::<JSONSchemaProps>(ty, None, &message(deepest)).unwrap();
-    assert_eq!(from_message::<JSONSchemaProps>(ty, None, &message(deepest + 1)), Err(DecodeError::Depth));
+    let nestings: [fn(Value) -> Value; 3] = [
+        |schema| json!({ "not": schema }),
+        |schema| json!({"properties": {"p": schema}}),
+        |schema| json!({ "items": schema }),
+    ];
+    for nesting in nestings {
+        let message = |depth: usize| {
+            let schema = (0..depth).fold(json!({}), |schema, _| nesting(schema));
+            encode_message(ty, &schema).unwrap()
+        };
+        let deepest = (1..200).take_while(|depth| check_message(ty, &message(*depth)).is_ok()).count();
+        assert_eq!(deepest, 62);
+        from_message::<JSONSchemaProps>(ty, None, &message(deepest)).unwrap();
+        assert_eq!(from_message::<JSONSchemaProps>(ty, None, &message(deepest + 1)), Err(DecodeError::Depth));
+    }
 }

@@ -1,8 +1,9 @@
 //! Whether a message can be read, without reading it.
 
 use super::decode::{At, wire_of};
-use super::wire::{BYTES, Reader};
+use super::wire::{BYTES, Reader, VARINT};
 use super::{DecodeError, MAX_DEPTH};
+use crate::conform::schema_type;
 use crate::time;
 use crate::types::{FieldType, Slot, Type};
 
@@ -83,7 +84,7 @@ fn repeated(
 
 fn entry(at: At<'_>, item: &FieldType, message: &[u8]) -> Result<(), DecodeError> {
     let mut reader = Reader::new(message);
-    let mut has_value = !matches!(item, FieldType::Time | FieldType::MicroTime);
+    let mut has_value = !is_nullable(item);
     while let Some((number, wire)) = reader.tag()? {
         match number {
             1 => {
@@ -96,15 +97,22 @@ fn entry(at: At<'_>, item: &FieldType, message: &[u8]) -> Result<(), DecodeError
             _ => reader.skip(wire)?,
         }
     }
-    if has_value { Ok(()) } else { Err(at.wrong("a time is missing")) }
+    if has_value { Ok(()) } else { Err(at.wrong("a value is missing")) }
 }
 
-/// In a list or map no time may be null.
+/// Whether a value of this type can be one that is null in JSON, and that lists and maps do not take.
+fn is_nullable(ty: &FieldType) -> bool {
+    matches!(
+        ty,
+        FieldType::Time | FieldType::MicroTime | FieldType::SchemaOrArray | FieldType::SchemaOrStrings
+    )
+}
+
 fn item_value(at: At<'_>, ty: &FieldType, reader: &mut Reader<'_>, wire: u8) -> Result<(), DecodeError> {
-    if value(at, ty, reader, wire)? { Err(at.wrong("a time is missing")) } else { Ok(()) }
+    if value(at, ty, reader, wire)? { Err(at.wrong("a value is missing")) } else { Ok(()) }
 }
 
-/// Whether the value is a time that is null in JSON.
+/// Whether the value is one of a [nullable](is_nullable) type that is null.
 fn value(at: At<'_>, ty: &FieldType, reader: &mut Reader<'_>, wire: u8) -> Result<bool, DecodeError> {
     match ty {
         FieldType::String | FieldType::Bytes => {
@@ -125,6 +133,9 @@ fn value(at: At<'_>, ty: &FieldType, reader: &mut Reader<'_>, wire: u8) -> Resul
                 Some(_) => Err(at.wrong("an unusual time")),
             };
         }
+        FieldType::SchemaOrBool | FieldType::SchemaOrArray | FieldType::SchemaOrStrings => {
+            return schema_or(at, ty, at.delimited(reader, wire)?);
+        }
         FieldType::Quantity if wire == BYTES => {
             let message = reader.delimited()?;
             // As nearly all are: nothing but the number.
@@ -139,6 +150,30 @@ fn value(at: At<'_>, ty: &FieldType, reader: &mut Reader<'_>, wire: u8) -> Resul
         }
     }
     Ok(false)
+}
+
+/// A JSON schema, or something else. Whether it is neither.
+fn schema_or(at: At<'_>, ty: &FieldType, message: &[u8]) -> Result<bool, DecodeError> {
+    let mut is_null = is_nullable(ty);
+    let mut reader = Reader::new(message);
+    while let Some((number, wire)) = reader.tag()? {
+        match (ty, number) {
+            (FieldType::SchemaOrBool, 1) if wire == VARINT => {
+                reader.varint()?;
+            }
+            (FieldType::SchemaOrBool, 1) => return Err(at.wrong_wire(wire)),
+            (FieldType::SchemaOrStrings, 2) => {
+                at.delimited(&mut reader, wire)?;
+                is_null = false;
+            }
+            (_, 1 | 2) => {
+                structure(schema_type(), at.delimited(&mut reader, wire)?, at.depth + 1)?;
+                is_null = false;
+            }
+            _ => reader.skip(wire)?,
+        }
+    }
+    Ok(is_null)
 }
 
 /// Whether a quantity is a few digits and a unit at most, which is never too much.

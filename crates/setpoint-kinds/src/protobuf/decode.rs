@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::wire::{BYTES, FIXED64, Reader, VARINT};
+use super::wire::{BYTES, FIXED64, Reader, VARINT, text};
 use super::{DecodeError, MAX_DEPTH};
 use crate::base64;
 use crate::conform::schema_type;
@@ -135,7 +135,7 @@ impl At<'_> {
         let (mut key, mut value) = (String::new(), None);
         while let Some((number, wire)) = reader.tag()? {
             match number {
-                1 => key = lossy(self.delimited(&mut reader, wire)?),
+                1 => key = text(self.delimited(&mut reader, wire)?).into_owned(),
                 2 => value = Some(self.value(item, &mut reader, wire)?),
                 _ => reader.skip(wire)?,
             }
@@ -178,11 +178,11 @@ impl At<'_> {
     /// Reads what is length-delimited on the wire.
     pub(super) fn message(self, ty: &FieldType, bytes: &[u8]) -> Result<Value, DecodeError> {
         Ok(match ty {
-            FieldType::String => Value::String(lossy(bytes)),
+            FieldType::String => Value::String(text(bytes).into_owned()),
             FieldType::Bytes => Value::String(base64::encode(bytes)),
             FieldType::Quantity => {
-                let text = lossy(self.inner(bytes, 1)?.unwrap_or_default());
-                match text.as_str() {
+                let text = text(self.inner(bytes, 1)?.unwrap_or_default());
+                match &*text {
                     "" => ty.zero(),
                     text => canonical_quantity(text)
                         .map(|canonical| Value::String(canonical.unwrap_or_else(|| text.to_owned())))
@@ -241,20 +241,20 @@ impl At<'_> {
     }
 
     fn int_or_string(self, message: &[u8]) -> Result<Value, DecodeError> {
-        let (mut kind, mut int, mut text) = (0, 0, String::new());
+        let (mut kind, mut int, mut string) = (0, 0, String::new());
         let mut reader = Reader::new(message);
         while let Some((number, wire)) = reader.tag()? {
             match (number, wire) {
                 (1, VARINT) => kind = reader.varint()?,
                 (2, VARINT) => int = reader.varint()? as i32,
-                (3, BYTES) => text = lossy(reader.delimited()?),
+                (3, BYTES) => string = text(reader.delimited()?).into_owned(),
                 (1..=3, _) => return Err(self.wrong_wire(wire)),
                 _ => reader.skip(wire)?,
             }
         }
         match kind {
             0 => Ok(Value::from(int)),
-            1 => Ok(Value::String(text)),
+            1 => Ok(Value::String(string)),
             _ => Err(self.wrong("neither an integer nor a string")),
         }
     }
@@ -296,7 +296,7 @@ impl At<'_> {
                     schema = Some(self.schema(self.delimited(&mut reader, wire)?)?);
                 }
                 (FieldType::SchemaOrStrings, 2) => {
-                    list.push(Value::String(lossy(self.delimited(&mut reader, wire)?)));
+                    list.push(Value::String(text(self.delimited(&mut reader, wire)?).into_owned()));
                 }
                 (_, 2) => list.push(self.schema(self.delimited(&mut reader, wire)?)?),
                 _ => reader.skip(wire)?,
@@ -315,10 +315,6 @@ impl At<'_> {
         structure(schema_type(), message, &mut map, self.depth + 1)?;
         Ok(Value::Object(map))
     }
-}
-
-fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Whether a field that occurs again adds to what is there.

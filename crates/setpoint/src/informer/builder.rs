@@ -241,7 +241,8 @@ where
     /// informers ([`ReflectorConfig::protobuf`]). A server that does not know protobuf answers in JSON, which is read as
     /// ever, answer by answer.
     ///
-    /// What is cached and told is the same as with JSON. It costs what the table of built-in kinds takes in memory, about
+    /// What is cached and told is the same as with JSON (but for a `DynamicObject`: objects within objects, such as the
+    /// `volumeClaimTemplates` of a StatefulSet, do not say their kind in protobuf). It costs what the table of built-in kinds takes in memory, about
     /// a megabyte a process. Fields that are newer than that table are not in the protobuf form that is read, as they are
     /// not in the types of `k8s-openapi`; a `DynamicObject` in JSON has them.
     pub fn protobuf(mut self) -> Self {

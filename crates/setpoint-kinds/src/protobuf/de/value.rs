@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use serde::de::value::{CowStrDeserializer, StrDeserializer};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
@@ -94,7 +93,9 @@ impl<'de> FieldValue<'de, '_> {
     ) -> Result<S::Value, Error> {
         match self {
             FieldValue::Single(single) => seed.deserialize(Source::new(single, depth)),
-            FieldValue::Word(word) => seed.deserialize(StrDeserializer::new(word)),
+            FieldValue::Word(word) => {
+                seed.deserialize(Source::new(Single::Text(Cow::Owned(word.to_owned())), depth))
+            }
             FieldValue::List(of) => {
                 let mut items = Items { of, reader, is_at_item: true };
                 let list = seed.deserialize(Several::List(&mut items))?;
@@ -150,6 +151,7 @@ impl<'de> Single<'de> {
             FieldType::RawExtension | FieldType::FieldsV1 | FieldType::Json => {
                 match inner(reader.delimited()?, at)? {
                     None | Some([]) => Single::Null,
+                    Some(text) if text.trim_ascii() == b"null" => Single::Null,
                     Some(text) => Single::Json(text),
                 }
             }
@@ -253,7 +255,8 @@ impl<'de> Items<'_, 'de> {
     }
 
     fn skip_rest(&mut self) -> Result<(), Error> {
-        let wire = wire_of(self.of.item);
+        // An entry of a map is a message, whatever its value is.
+        let wire = if let FieldType::Map(_) = self.of.field.ty { BYTES } else { wire_of(self.of.item) };
         while self.seek(wire)? {
             self.reader.skip(wire)?;
         }
@@ -302,7 +305,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_, 'de> {
             }
         }
         self.value = Some(value.unwrap_or_else(|| empty(item)));
-        seed.deserialize(CowStrDeserializer::new(key)).map(Some)
+        seed.deserialize(Source::new(Single::Text(key), self.items.of.depth)).map(Some)
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {

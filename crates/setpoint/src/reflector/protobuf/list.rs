@@ -1,7 +1,7 @@
 //! The body of a list, item by item as the bytes arrive.
 
 use bytes::{Buf, Bytes, BytesMut};
-use setpoint_kinds::protobuf::{Fields, MAGIC, MEDIA_TYPE, from_message};
+use setpoint_kinds::protobuf::{Fields, MAGIC, MEDIA_TYPE, from_message, text};
 
 use super::type_named;
 use crate::reflector::list::{Envelope, Found, NotAList};
@@ -143,7 +143,7 @@ impl ListScanner {
             (1, true) => {
                 for field in Fields::of(bytes) {
                     let field = field.map_err(|_| NotAList)?;
-                    let text = || String::from_utf8_lossy(field.bytes.unwrap_or_default()).into_owned();
+                    let text = || text(field.bytes.unwrap_or_default()).into_owned();
                     match field.number {
                         1 => self.envelope.api_version = text(),
                         2 => self.envelope.kind = text(),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use setpoint_kinds::protobuf::{DecodeError, Fields, append_length, check_message, in_order};
+use setpoint_kinds::protobuf::{DecodeError, Fields, append_length, check_message, in_order, text};
 
 use super::{MANAGED_FIELDS, METADATA, NAME, NAMESPACE, RESOURCE_VERSION, UID, WireKind};
 use crate::held::Identity;
@@ -23,6 +23,8 @@ pub(in crate::reflector) struct Outline<'a> {
     head: usize,
     /// Where the managedFields are, within the metadata.
     managed_fields: Option<Range<usize>>,
+    /// Whether they are in more than one place.
+    is_scattered: bool,
 }
 
 impl<'a> Outline<'a> {
@@ -47,14 +49,14 @@ impl<'a> Outline<'a> {
             let field = field?;
             let Some(bytes) = field.bytes else { continue };
             match field.number {
-                NAME => self.name = String::from_utf8_lossy(bytes),
-                NAMESPACE => self.namespace = String::from_utf8_lossy(bytes),
-                UID => self.uid = String::from_utf8_lossy(bytes),
-                RESOURCE_VERSION => self.version = String::from_utf8_lossy(bytes),
+                NAME => self.name = text(bytes),
+                NAMESPACE => self.namespace = text(bytes),
+                UID => self.uid = text(bytes),
+                RESOURCE_VERSION => self.version = text(bytes),
                 MANAGED_FIELDS => match &mut self.managed_fields {
                     None => self.managed_fields = Some(field.range),
                     Some(range) if range.end == field.range.start => range.end = field.range.end,
-                    Some(_) => return Err(DecodeError::Order),
+                    Some(_) => self.is_scattered = true,
                 },
                 _ => {}
             }
@@ -139,6 +141,9 @@ fn try_prepare(
         return Err(DecodeError::Order);
     }
     let outline = Outline::read(object)?;
+    if outline.is_scattered {
+        return Err(DecodeError::Order);
+    }
     outline.write(object, keep_managed_fields, out);
     if !checks {
         return Ok(Prepared::Unsure);
@@ -196,6 +201,14 @@ mod tests {
             let pod: Pod = from_message(kind().ty, None, &out).unwrap();
             assert_eq!((pod.metadata.name.as_deref(), pod.metadata.managed_fields), (Some("a"), None));
         }
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_known_by_its_name_wherever_its_managed_fields_are() {
+        // They are around the name, and the spec is a number.
+        let object = b"\x0a\x09\x8a\x01\x00\x0a\x01a\x8a\x01\x00\x10\x01";
+        assert!(prepare(&kind(), object, false, true, &mut Vec::new()).is_err());
+        assert_eq!(Outline::read(object).unwrap().key(), Some("a".into()));
     }
 
     #[test]

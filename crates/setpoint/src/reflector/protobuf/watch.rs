@@ -45,7 +45,8 @@ impl FrameSplitter {
         let mut end = 0;
         while let Some((length, rest)) = length(&bytes[end..]) {
             if length > self.longest {
-                return Err(TooLong);
+                // What came before it is handed out first.
+                return if end > 0 { Ok(end) } else { Err(TooLong) };
             }
             if rest.len() < length {
                 break;
@@ -151,6 +152,15 @@ mod tests {
         assert!(splitter.feed(Bytes::from_static(b"\0\0\x03\xe8")).unwrap().is_none());
         assert!(FrameSplitter::new(1000).feed(Bytes::from_static(b"\0\0\x03\xe9")).is_err());
         assert!(FrameSplitter::new(1000).feed(Bytes::from_static(b"{\"type\":\"ADDED\"")).is_err());
+    }
+
+    #[test]
+    fn what_came_before_a_frame_that_is_too_long_is_handed_out() {
+        let good = frame("ADDED", &map("a"));
+        let mut splitter = FrameSplitter::new(1000);
+        let chunk = [&good[..], b"\xff\xff\xff\xff"].concat();
+        assert_eq!(splitter.feed(chunk.into()).unwrap().as_deref(), Some(&good[..]));
+        assert!(splitter.feed(Bytes::from_static(b"\0")).is_err());
     }
 
     #[test]
