@@ -1,7 +1,7 @@
-//! Objects as compressed JSON, with a dictionary that is learned from the first of them.
+//! Objects as they came, compressed, with a dictionary that is learned from the first of them.
 //!
 //! Objects of one kind say nearly the same in nearly the same words. A dictionary of what they have in common
-//! makes of a Pod of three kilobytes less than three hundred bytes.
+//! makes of a Pod of three kilobytes of JSON less than three hundred bytes.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
