@@ -1,5 +1,5 @@
-//! The tests of `informers`, with informers that ask for protobuf. The scripts answer in JSON, as a server does that knows
-//! nothing else; `protobuf` and `in_process` have servers that know protobuf.
+//! The tests of `informers`, with informers that ask for protobuf. The scripts answer in what they are asked for; where a test
+//! says what the bytes are (`bad_input`), that is JSON, as from a server that knows nothing else.
 #![allow(missing_docs)]
 
 #[path = "informers/bad_input.rs"]
