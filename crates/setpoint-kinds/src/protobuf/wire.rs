@@ -11,7 +11,7 @@ pub(super) const FIXED64: u8 = 1;
 pub(super) const BYTES: u8 = 2;
 const START_GROUP: u8 = 3;
 const END_GROUP: u8 = 4;
-const FIXED32: u8 = 5;
+pub(super) const FIXED32: u8 = 5;
 
 /// Why bytes are no fields. It is small, since every number that is read may be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,16 +1,10 @@
 //! The body of a list, item by item as the bytes arrive.
 
 use bytes::{Buf, Bytes, BytesMut};
-use setpoint_kinds::protobuf::{Fields, MAGIC, MEDIA_TYPE, from_message, text};
+use setpoint_kinds::protobuf::{FieldHead, Fields, MAGIC, MEDIA_TYPE, from_message, text};
 
 use super::type_named;
 use crate::reflector::list::{Envelope, Found, NotAList};
-
-/// The wire types that lists have. The others are groups, which nobody writes.
-const VARINT: u64 = 0;
-const FIXED64: u64 = 1;
-const BYTES: u64 = 2;
-const FIXED32: u64 = 5;
 
 /// Takes the bytes of a list apart: the message around it, and the list in it. Only the item that is arriving is held.
 #[derive(Default)]
@@ -32,16 +26,6 @@ enum State {
     Around,
     /// Between two fields of the list, of which this much is left.
     List { left: usize },
-}
-
-/// The beginning of a field.
-struct Head {
-    number: u64,
-    /// How many bytes tell the number and the length.
-    size: usize,
-    /// How many bytes follow.
-    length: usize,
-    is_bytes: bool,
 }
 
 impl ListScanner {
@@ -108,28 +92,12 @@ impl ListScanner {
     }
 
     /// The beginning of the next field, if all of it is there.
-    fn head(&self) -> Result<Option<Head>, NotAList> {
-        let Some((tag, tag_size)) = varint(&self.buffer)? else { return Ok(None) };
-        let rest = &self.buffer[tag_size..];
-        let (number, is_bytes) = (tag >> 3, tag & 7 == BYTES);
-        let (size, length) = match tag & 7 {
-            BYTES => match varint(rest)? {
-                Some((length, size)) => (tag_size + size, usize::try_from(length).map_err(|_| NotAList)?),
-                None => return Ok(None),
-            },
-            VARINT => match varint(rest)? {
-                Some((_, size)) => (tag_size, size),
-                None => return Ok(None),
-            },
-            FIXED64 => (tag_size, 8),
-            FIXED32 => (tag_size, 4),
-            _ => return Err(NotAList),
-        };
-        if number == 0 { Err(NotAList) } else { Ok(Some(Head { number, size, length, is_bytes })) }
+    fn head(&self) -> Result<Option<FieldHead>, NotAList> {
+        FieldHead::read(&self.buffer).map_err(|_| NotAList)
     }
 
     /// What the field holds, if all of it is there.
-    fn take(&mut self, head: &Head) -> Option<Bytes> {
+    fn take(&mut self, head: &FieldHead) -> Option<Bytes> {
         if self.buffer.len() - head.size < head.length {
             return None;
         }
@@ -138,7 +106,7 @@ impl ListScanner {
     }
 
     /// Reads a field of the message around the list.
-    fn read_around(&mut self, head: &Head, bytes: &[u8]) -> Result<(), NotAList> {
+    fn read_around(&mut self, head: &FieldHead, bytes: &[u8]) -> Result<(), NotAList> {
         match (head.number, head.is_bytes) {
             (1, true) => {
                 for field in Fields::of(bytes) {
@@ -158,18 +126,6 @@ impl ListScanner {
             _ => Ok(()),
         }
     }
-}
-
-/// A number and how many bytes it takes; `None` if it does not end here.
-fn varint(bytes: &[u8]) -> Result<Option<(u64, usize)>, NotAList> {
-    let mut value = 0;
-    for (at, byte) in bytes.iter().take(10).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * at);
-        if byte & 0x80 == 0 {
-            return Ok(Some((value, at + 1)));
-        }
-    }
-    if bytes.len() < 10 { Ok(None) } else { Err(NotAList) }
 }
 
 #[cfg(test)]
