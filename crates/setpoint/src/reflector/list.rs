@@ -3,6 +3,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 
+use super::error::Failure;
 use super::scan::{Place, skip_space};
 
 /// Takes the bytes of a list apart. Only the item that is arriving is held.
@@ -118,9 +119,12 @@ impl ListScanner {
         }
     }
 
-    /// What the list said about itself; `None` if it was cut off.
-    pub(super) fn finish(self) -> Option<Envelope> {
-        matches!(self.state, State::End).then_some(self.envelope)
+    /// What the list said about itself.
+    pub(super) fn finish(self) -> Result<Envelope, Failure> {
+        match self.state {
+            State::End => Ok(self.envelope),
+            _ => Err(Failure::CutOff("a list")),
+        }
     }
 
     /// The bytes that are held, for telling what the server said instead of a list.
@@ -186,7 +190,7 @@ mod tests {
     use super::*;
 
     /// Feeds `text` in chunks of `size`, and gives the items and the envelope.
-    fn scan(text: &str, size: usize) -> Result<(Vec<String>, Option<Envelope>), NotAList> {
+    fn scan(text: &str, size: usize) -> Result<(Vec<String>, Result<Envelope, Failure>), NotAList> {
         let mut scanner = ListScanner::default();
         let mut items = Vec::new();
         for chunk in text.as_bytes().chunks(size) {
@@ -220,14 +224,15 @@ mod tests {
 
         #[test]
         fn a_list_that_is_cut_off_has_no_envelope(end in 0..TYPED.len()) {
-            prop_assert!(scan(&TYPED[..end], 7).unwrap().1.is_none());
+            let envelope = scan(&TYPED[..end], 7).unwrap().1;
+            prop_assert!(matches!(envelope, Err(Failure::CutOff("a list"))));
         }
     }
 
     #[test]
     fn a_list_may_say_null_for_no_items() {
         let (items, envelope) = scan(r#"{"kind":"PodList","items":null,"metadata":{}}"#, 5).unwrap();
-        assert!(items.is_empty() && envelope.is_some());
+        assert!(items.is_empty() && envelope.is_ok());
     }
 
     #[test]

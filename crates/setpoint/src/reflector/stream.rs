@@ -376,7 +376,7 @@ impl<T: Object> ItemStream<T> {
 
     /// What the list said about itself.
     pub(super) fn finish(self) -> Result<Envelope, Failure> {
-        self.scanner.finish().ok_or(Failure::CutOff("a list"))
+        self.scanner.finish()
     }
 }
 
@@ -415,7 +415,7 @@ impl Scanner {
         }
     }
 
-    fn finish(self) -> Option<Envelope> {
+    fn finish(self) -> Result<Envelope, Failure> {
         match self {
             Scanner::Json(list) => list.finish(),
             Scanner::Protobuf(list) => list.finish(),

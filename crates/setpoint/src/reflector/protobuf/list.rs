@@ -4,6 +4,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use setpoint_kinds::protobuf::{FieldHead, Fields, MAGIC, MEDIA_TYPE, from_message, text};
 
 use super::type_named;
+use crate::reflector::error::Failure;
+use crate::reflector::format::Format;
 use crate::reflector::list::{Envelope, Found, NotAList};
 
 /// Takes the bytes of a list apart: the message around it, and the list in it. Only the item that is arriving is held.
@@ -76,14 +78,19 @@ impl ListScanner {
         }
     }
 
-    /// What the list said about itself; `None` if it was cut off.
-    pub(in crate::reflector) fn finish(self) -> Option<Envelope> {
+    /// What the list said about itself.
+    pub(in crate::reflector) fn finish(self) -> Result<Envelope, Failure> {
         let is_whole = matches!(self.state, State::Around | State::List { left: 0 });
         if !is_whole || !self.has_list || !self.buffer.is_empty() {
-            return None;
+            return Err(Failure::CutOff("a list"));
         }
-        let metadata = from_message(type_named("meta.v1.ListMeta"), None, &self.metadata).ok()?;
-        Some(Envelope { metadata, ..self.envelope })
+        let malformed = |_| Failure::Malformed {
+            expected: "the metadata of a list",
+            words: Format::Protobuf.excerpt(&self.metadata),
+        };
+        let metadata =
+            from_message(type_named("meta.v1.ListMeta"), None, &self.metadata).map_err(malformed)?;
+        Ok(Envelope { metadata, ..self.envelope })
     }
 
     /// The bytes that are held, for telling what the server said instead of a list.
@@ -135,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    fn scan(body: &[u8], size: usize) -> Result<(Vec<Bytes>, Option<Envelope>), NotAList> {
+    fn scan(body: &[u8], size: usize) -> Result<(Vec<Bytes>, Result<Envelope, Failure>), NotAList> {
         let mut scanner = ListScanner::default();
         let mut items = Vec::new();
         for chunk in body.chunks(size) {
@@ -180,9 +187,24 @@ mod tests {
         let body = list();
         // The last four bytes say that nothing is unusual: they may be missing.
         for end in 0..body.len() - 4 {
-            assert!(scan(&body[..end], 7).unwrap().1.is_none(), "{end}");
+            assert!(matches!(scan(&body[..end], 7).unwrap().1, Err(Failure::CutOff("a list"))), "{end}");
         }
-        assert!(scan(&body[..body.len() - 4], 7).unwrap().1.is_some());
+        assert!(scan(&body[..body.len() - 4], 7).unwrap().1.is_ok());
+    }
+
+    #[test]
+    fn a_whole_list_whose_metadata_cannot_be_read_is_not_cut_off() {
+        // The resourceVersion is a number; a field begins and does not end.
+        for (metadata, words) in [(&b"\x10\x07"[..], ".."), (b"\x12\x09many", "..many")] {
+            let mut list = vec![0x0a, metadata.len() as u8];
+            list.extend_from_slice(metadata);
+            let body = [&b"k8s\0\x12"[..], &[list.len() as u8], &list].concat();
+            let failure = scan(&body, 3).unwrap().1.unwrap_err();
+            assert_eq!(
+                failure.to_string(),
+                format!("the server sent something that is not the metadata of a list: {words}")
+            );
+        }
     }
 
     #[test]
