@@ -165,9 +165,13 @@ impl<T: Object> Decoder<T> {
         let Some(kind) = &parts.wire_kind else {
             return skipped(message, "it is protobuf, which was not asked for".to_owned());
         };
-        let checks = parts.trusts_forms && parts.keep != Keep::Decoded;
+        let preparation = protobuf::Preparation {
+            kind,
+            keep_managed_fields: parts.keep_managed_fields,
+            checks: parts.trusts_forms && parts.keep != Keep::Decoded,
+        };
         let Scratch { bytes: buffer, lengths } = scratch;
-        match protobuf::prepare(kind, message, parts.keep_managed_fields, checks, buffer) {
+        match preparation.prepare(message, buffer) {
             Err(error) => skipped(message, error.to_string()),
             Ok(Prepared::Sure(identity)) => Decoded::Object(match parts.keep {
                 Keep::Packed => Held::packed(identity, buffer, &parts.packer),

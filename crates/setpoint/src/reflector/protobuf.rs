@@ -11,7 +11,7 @@ use setpoint_kinds::protobuf::{DecodeError, Envelope, Fields, MEDIA_TYPE, TypeMe
 use setpoint_kinds::{Type, table};
 
 pub(super) use self::list::ListScanner;
-pub(super) use self::object::{Outline, Prepared, prepare};
+pub(super) use self::object::{Outline, Preparation, Prepared};
 pub(super) use self::watch::{FrameSplitter, decode_frames};
 
 /// The numbers of fields that all kinds have in common.

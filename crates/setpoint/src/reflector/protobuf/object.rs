@@ -111,48 +111,48 @@ pub(in crate::reflector) enum Prepared {
     Unsure,
 }
 
-/// Writes an object into `out` as it is kept: without managedFields unless they are kept. If `checks`, it is found out
-/// whether it can be read at any time.
-pub(in crate::reflector) fn prepare(
-    kind: &WireKind,
-    object: &[u8],
-    keep_managed_fields: bool,
-    checks: bool,
-    out: &mut Vec<u8>,
-) -> Result<Prepared, DecodeError> {
-    match try_prepare(kind, object, keep_managed_fields, checks, out) {
-        Err(DecodeError::Order) => {
-            let ordered = in_order(kind.ty, object)?;
-            try_prepare(kind, &ordered, keep_managed_fields, checks, out)
-        }
-        prepared => prepared,
-    }
+/// How the objects of a kind are kept.
+#[derive(Clone, Copy)]
+pub(in crate::reflector) struct Preparation<'a> {
+    pub(in crate::reflector) kind: &'a WireKind,
+    pub(in crate::reflector) keep_managed_fields: bool,
+    /// Whether it is found out if an object can be read at any time.
+    pub(in crate::reflector) checks: bool,
 }
 
-fn try_prepare(
-    kind: &WireKind,
-    object: &[u8],
-    keep_managed_fields: bool,
-    checks: bool,
-    out: &mut Vec<u8>,
-) -> Result<Prepared, DecodeError> {
-    if is_json(object) {
-        // It would be taken for JSON when it is read. In order, the metadata come first.
-        return Err(DecodeError::Order);
+impl Preparation<'_> {
+    /// Writes an object into `out` as it is kept: without managedFields unless they are kept.
+    pub(in crate::reflector) fn prepare(
+        self,
+        object: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Prepared, DecodeError> {
+        match self.prepare_in_order(object, out) {
+            Err(DecodeError::Order) => self.prepare_in_order(&in_order(self.kind.ty, object)?, out),
+            prepared => prepared,
+        }
     }
-    let outline = Outline::read(object)?;
-    if outline.is_scattered {
-        return Err(DecodeError::Order);
+
+    /// The same for an object whose fields are in order, or else [`DecodeError::Order`].
+    fn prepare_in_order(self, object: &[u8], out: &mut Vec<u8>) -> Result<Prepared, DecodeError> {
+        if is_json(object) {
+            // It would be taken for JSON when it is read. In order, the metadata come first.
+            return Err(DecodeError::Order);
+        }
+        let outline = Outline::read(object)?;
+        if outline.is_scattered {
+            return Err(DecodeError::Order);
+        }
+        outline.write(object, self.keep_managed_fields, out);
+        if !self.checks {
+            return Ok(Prepared::Unsure);
+        }
+        Ok(match (check_message(self.kind.ty, out), outline.identity()) {
+            (Err(DecodeError::Order), _) => return Err(DecodeError::Order),
+            (Ok(()), Some(identity)) => Prepared::Sure(identity),
+            _ => Prepared::Unsure,
+        })
     }
-    outline.write(object, keep_managed_fields, out);
-    if !checks {
-        return Ok(Prepared::Unsure);
-    }
-    Ok(match (check_message(kind.ty, out), outline.identity()) {
-        (Err(DecodeError::Order), _) => return Err(DecodeError::Order),
-        (Ok(()), Some(identity)) => Prepared::Sure(identity),
-        _ => Prepared::Unsure,
-    })
 }
 
 #[cfg(test)]
@@ -175,13 +175,18 @@ mod tests {
         encode_message(kind().ty, &pod).unwrap()
     }
 
+    fn prepare(object: &[u8], out: &mut Vec<u8>) -> Result<Prepared, DecodeError> {
+        Preparation { kind: &kind(), keep_managed_fields: false, checks: true }.prepare(object, out)
+    }
+
     #[test]
     fn managed_fields_are_cut_out_unless_they_are_kept() {
         let entry = json!({"manager": "kubectl", "fieldsV1": {"f:spec": {}}});
         let (bare, managed) = (pod(&json!([])), pod(&json!([entry, entry])));
         for (keeps, expected) in [(false, &bare), (true, &managed)] {
             let mut out = b"something else".to_vec();
-            let prepared = prepare(&kind(), &managed, keeps, true, &mut out).unwrap();
+            let preparation = Preparation { kind: &kind(), keep_managed_fields: keeps, checks: true };
+            let prepared = preparation.prepare(&managed, &mut out).unwrap();
             let Prepared::Sure(identity) = prepared else { panic!("it can be read") };
             assert_eq!(identity.key, "n/a".into());
             assert_eq!(&out, expected);
@@ -195,7 +200,7 @@ mod tests {
         let grouped = [b"{\x08\x01|", &metadata[..]].concat();
         for object in [&metadata[..], &grouped] {
             let mut out = Vec::new();
-            let prepared = prepare(&kind(), object, false, true, &mut out).unwrap();
+            let prepared = prepare(object, &mut out).unwrap();
             assert!(matches!(prepared, Prepared::Sure(identity) if identity.key == "a".into()));
             assert!(!is_json(&out));
             let pod: Pod = from_message(kind().ty, None, &out).unwrap();
@@ -207,7 +212,7 @@ mod tests {
     fn an_object_that_cannot_be_read_is_known_by_its_name_wherever_its_managed_fields_are() {
         // They are around the name, and the spec is a number.
         let object = b"\x0a\x09\x8a\x01\x00\x0a\x01a\x8a\x01\x00\x10\x01";
-        assert!(prepare(&kind(), object, false, true, &mut Vec::new()).is_err());
+        assert!(prepare(object, &mut Vec::new()).is_err());
         assert_eq!(Outline::read(object).unwrap().key(), Some("a".into()));
     }
 
@@ -216,8 +221,8 @@ mod tests {
         let mut out = Vec::new();
         // No name; a wrong wire type in the spec.
         for object in [&b"\x0a\x00"[..], b"\x0a\x03\x0a\x01a\x10\x01"] {
-            assert!(matches!(prepare(&kind(), object, false, true, &mut out), Ok(Prepared::Unsure)));
+            assert!(matches!(prepare(object, &mut out), Ok(Prepared::Unsure)));
         }
-        assert!(prepare(&kind(), b"\x0a\x03\x0a\x09a", false, true, &mut out).is_err());
+        assert!(prepare(b"\x0a\x03\x0a\x09a", &mut out).is_err());
     }
 }
