@@ -3,6 +3,8 @@
 //! What a type reads here is what it would read in the JSON of the same object (`decode.rs` makes that JSON): a field
 //! that Go leaves out of JSON is left out, one that Go always writes is there.
 
+mod repeated;
+mod source;
 mod value;
 
 use std::fmt;
@@ -11,12 +13,13 @@ use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Error as _, MapAccess};
 use serde_json::Value;
 
-use self::value::{FieldValue, Single, Source};
+use self::source::Source;
+use self::value::{FieldValue, Single};
 use super::decode::decode_message;
 use super::encode::encode_message;
 use super::wire::{Reader, WireError};
 use super::{DecodeError, MAX_DEPTH};
-use crate::types::{Field, FieldType, Slot, Type};
+use crate::types::{Field, Slot, Type};
 
 /// What an object says about its own kind. It is not in its message, but around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,15 +254,5 @@ impl<'de> MapAccess<'de> for Members<'de, '_> {
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
         let value = self.value.take().ok_or_else(|| Error::custom("a value without a name"))?;
         value.deserialize(seed, &mut self.part.reader, self.depth)
-    }
-}
-
-/// What an entry of a map stands for that has no value.
-fn empty(ty: &'static FieldType) -> Single<'static> {
-    match ty {
-        // Go leaves out the value of an entry only when it is nil, and reads it back as empty.
-        FieldType::Bytes => Single::Bytes(&[]),
-        FieldType::WrappedList(_) => Single::Value(Value::Array(Vec::new())),
-        other => Single::zero(other),
     }
 }

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde::forward_to_deserialize_any;
+use serde::de::DeserializeSeed;
 use serde_json::Value;
 
-use super::{Error, Members, TypeMeta, empty};
-use crate::base64;
+use super::Error;
+use super::repeated::Repeated;
+use super::source::Source;
 use crate::protobuf::DecodeError;
 use crate::protobuf::decode::{At, decode_message, wire_of};
 use crate::protobuf::wire::{BYTES, Reader, text};
@@ -24,15 +24,6 @@ pub(super) enum FieldValue<'de, 't> {
     List(Repeated),
     /// The reader is at the first entry; others may follow.
     Map(Repeated),
-}
-
-/// A field that comes as often as it has items or entries.
-#[derive(Clone, Copy)]
-pub(super) struct Repeated {
-    ty: &'static Type,
-    field: &'static Field,
-    item: &'static FieldType,
-    depth: usize,
 }
 
 /// What comes once.
@@ -96,18 +87,8 @@ impl<'de> FieldValue<'de, '_> {
             FieldValue::Word(word) => {
                 seed.deserialize(Source::new(Single::Text(Cow::Owned(word.to_owned())), depth))
             }
-            FieldValue::List(of) => {
-                let mut items = Items { of, reader, is_at_item: true };
-                let list = seed.deserialize(Several::List(&mut items))?;
-                items.skip_rest()?;
-                Ok(list)
-            }
-            FieldValue::Map(of) => {
-                let mut items = Items { of, reader, is_at_item: true };
-                let map = seed.deserialize(Several::Map(Entries { items: &mut items, value: None }))?;
-                items.skip_rest()?;
-                Ok(map)
-            }
+            FieldValue::List(of) => of.deserialize_list(seed, reader),
+            FieldValue::Map(of) => of.deserialize_map(seed, reader),
         }
     }
 }
@@ -120,7 +101,7 @@ impl<'de> Single<'de> {
         }
     }
 
-    fn read(
+    pub(super) fn read(
         at: At<'_>,
         ty: &'static FieldType,
         reader: &mut Reader<'de>,
@@ -218,222 +199,4 @@ fn inner<'de>(message: &'de [u8], at: At<'_>) -> Result<Option<&'de [u8]>, Decod
         }
     }
     Ok(found)
-}
-
-/// The items of a list, or the entries of a map, which follow each other in the message.
-pub(super) struct Items<'a, 'de> {
-    of: Repeated,
-    reader: &'a mut Reader<'de>,
-    /// Whether the reader is at an item, or at a tag that may be of another field.
-    is_at_item: bool,
-}
-
-impl<'de> Items<'_, 'de> {
-    fn at(&self) -> At<'static> {
-        At { ty: self.of.ty, field: self.of.field.name, depth: self.of.depth }
-    }
-
-    /// Goes to the next item, if there is one.
-    fn seek(&mut self, wire: u8) -> Result<bool, Error> {
-        if !std::mem::take(&mut self.is_at_item) {
-            let mut ahead = *self.reader;
-            if ahead.tag()? != Some((self.of.field.number, wire)) {
-                return Ok(false);
-            }
-            *self.reader = ahead;
-        }
-        Ok(true)
-    }
-
-    fn count(&self, wire: u8) -> usize {
-        let mut ahead = Items { of: self.of, reader: &mut self.reader.clone(), is_at_item: self.is_at_item };
-        let mut count = 0;
-        while ahead.seek(wire).unwrap_or(false) && ahead.reader.skip(wire).is_ok() {
-            count += 1;
-        }
-        count
-    }
-
-    fn skip_rest(&mut self) -> Result<(), Error> {
-        // An entry of a map is a message, whatever its value is.
-        let wire = if let FieldType::Map(_) = self.of.field.ty { BYTES } else { wire_of(self.of.item) };
-        while self.seek(wire)? {
-            self.reader.skip(wire)?;
-        }
-        Ok(())
-    }
-}
-
-impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
-    type Error = Error;
-
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
-        let wire = wire_of(self.of.item);
-        if !self.seek(wire)? {
-            return Ok(None);
-        }
-        let single = Single::read(self.at(), self.of.item, self.reader, wire)?;
-        seed.deserialize(Source::new(single, self.of.depth)).map(Some)
-    }
-
-    /// Vectors get exactly the room that they need.
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.count(wire_of(self.of.item)))
-    }
-}
-
-pub(super) struct Entries<'a, 'b, 'de> {
-    items: &'a mut Items<'b, 'de>,
-    value: Option<Single<'de>>,
-}
-
-impl<'de> MapAccess<'de> for Entries<'_, '_, 'de> {
-    type Error = Error;
-
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
-        if !self.items.seek(BYTES)? {
-            return Ok(None);
-        }
-        let (at, item) = (self.items.at(), self.items.of.item);
-        let mut entry = Reader::new(self.items.reader.delimited()?);
-        let (mut key, mut value) = (Cow::Borrowed(""), None);
-        while let Some((number, wire)) = entry.tag()? {
-            match number {
-                1 => key = text(at.delimited(&mut entry, wire)?),
-                2 => value = Some(Single::read(at, item, &mut entry, wire)?),
-                _ => entry.skip(wire)?,
-            }
-        }
-        self.value = Some(value.unwrap_or_else(|| empty(item)));
-        seed.deserialize(Source::new(Single::Text(key), self.items.of.depth)).map(Some)
-    }
-
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
-        let single = self.value.take().ok_or_else(|| Error::custom("a value without a key"))?;
-        seed.deserialize(Source::new(single, self.items.of.depth))
-    }
-}
-
-/// A list or a map.
-enum Several<'a, 'b, 'de> {
-    List(&'a mut Items<'b, 'de>),
-    Map(Entries<'a, 'b, 'de>),
-}
-
-impl<'de> Deserializer<'de> for Several<'_, '_, 'de> {
-    type Error = Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self {
-            Several::List(items) => visitor.visit_seq(items),
-            Several::Map(entries) => visitor.visit_map(entries),
-        }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    /// What is not read is skipped by who asked.
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_unit()
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct enum identifier
-    }
-}
-
-/// Hands a value out, in the struct that is so many structs deep.
-pub(super) struct Source<'de, 't> {
-    single: Single<'de>,
-    depth: usize,
-    /// What the object says about its kind, if it is an object and that is wanted.
-    types: Option<&'t TypeMeta<'t>>,
-}
-
-impl<'de, 't> Source<'de, 't> {
-    fn new(single: Single<'de>, depth: usize) -> Source<'de, 'static> {
-        Source { single, depth, types: None }
-    }
-
-    /// The whole object.
-    pub(super) fn root(
-        ty: &'static Type,
-        types: Option<&'t TypeMeta<'t>>,
-        message: &'de [u8],
-    ) -> Source<'de, 't> {
-        Source { single: Single::Struct(ty, message), depth: 0, types }
-    }
-}
-
-impl<'de> Deserializer<'de> for Source<'de, '_> {
-    type Error = Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.single {
-            Single::Null => visitor.visit_unit(),
-            Single::Bool(flag) => visitor.visit_bool(flag),
-            Single::Int(number) => visitor.visit_i64(number),
-            Single::Float(number) => visitor.visit_f64(number),
-            Single::Text(Cow::Borrowed(text)) => visitor.visit_borrowed_str(text),
-            Single::Text(Cow::Owned(text)) => visitor.visit_string(text),
-            Single::Time(text) => visitor.visit_str(text.as_str()),
-            Single::Bytes(bytes) => visitor.visit_string(base64::encode(bytes)),
-            Single::Json(text) => {
-                let mut json = serde_json::Deserializer::from_slice(text);
-                let value = json.deserialize_any(visitor).map_err(Error::custom)?;
-                json.end().map_err(Error::custom)?;
-                Ok(value)
-            }
-            Single::Struct(ty, message) => {
-                visitor.visit_map(Members::new(ty, message, self.types, self.depth + 1)?)
-            }
-            Single::Value(value) => value.deserialize_any(visitor).map_err(Error::custom),
-        }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.single {
-            Single::Null => visitor.visit_none(),
-            _ => visitor.visit_some(self),
-        }
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    /// A variant is named by a string, or by the only member of an object, as in JSON.
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        let value = Value::deserialize(self)?;
-        value.deserialize_enum(name, variants, visitor).map_err(Error::custom)
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_unit()
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct identifier
-    }
 }
