@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Response};
+use setpoint_kinds::Verb;
 
 use crate::definitions::{self, Custom};
 use crate::handlers::{
@@ -12,7 +13,6 @@ use crate::options::Query;
 use crate::request::ResourceRequest;
 use crate::resource::Resource;
 use crate::response::{Body, add_warnings};
-use crate::routes::Verb;
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::strategy::Part;

@@ -22,7 +22,7 @@ use crate::options::{self, Query};
 use crate::rbac;
 use crate::request::{ResourceRequest, Warnings};
 use crate::response::{Body, respond_status};
-use crate::routes::{ResourcePath, Route, Verb};
+use crate::routes::{ResourcePath, Route};
 use crate::selector::FieldSelector;
 use crate::serve;
 use crate::server::Core;
@@ -200,7 +200,7 @@ async fn resource_request(
     user: Arc<User>,
     body: RequestBody,
 ) -> Result<ResourceRequest> {
-    let verb = Verb::of(&parts.method, &path, query.flag("watch"))?;
+    let verb = path.verb(&parts.method, query.flag("watch"))?;
     if path.group == rbac::GROUP {
         core.rbac.prepare(core).await?;
     }
@@ -236,7 +236,7 @@ fn asked(parts: &Parts, route: Option<&Route>, query: &Query) -> (Attributes, St
     let raw = parts.uri.path();
     let path = match route {
         Some(Route::Resource(path)) => {
-            let verb = Verb::of(&parts.method, path, query.flag("watch"));
+            let verb = path.verb(&parts.method, query.flag("watch"));
             let verb = verb.map_or_else(|_| method(), |verb| verb.as_str().to_owned());
             return (attributes_of(verb, path, query), path.version.clone());
         }

@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use http::{Method, Response, StatusCode};
 use setpoint_env::Env;
+use setpoint_kinds::Verb;
 use tokio::time::Instant;
 
 use crate::options::Query;
 use crate::resource::Resource;
 use crate::response::{Body, respond as response};
-use crate::routes::{ResourcePath, Route, Verb};
+use crate::routes::{ResourcePath, Route};
 use crate::storage::Stats;
 
 /// Upper bounds of the latency histogram in seconds: kube-apiserver's.
@@ -235,7 +236,7 @@ fn verb(method: &Method, path: &ResourcePath, watch: bool) -> usize {
     if matches!(path.subresource.as_deref(), Some("exec" | "attach" | "portforward" | "proxy")) {
         return CONNECT;
     }
-    match Verb::of(method, path, watch) {
+    match path.verb(method, watch) {
         Ok(Verb::Get) => GET,
         Ok(Verb::List) => 1,
         Ok(Verb::Watch) => WATCH,

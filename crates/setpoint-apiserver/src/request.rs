@@ -6,7 +6,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
-use setpoint_kinds::{Type, UnknownField, conform, protobuf};
+use setpoint_kinds::{Type, UnknownField, Verb, conform, protobuf};
 
 use crate::authorize::Attributes;
 use crate::body;
@@ -17,7 +17,6 @@ use crate::negotiate::{BodyFormat, Representation};
 use crate::options::{FieldValidation, Query, WriteOptions};
 use crate::patch::{self, Patched};
 use crate::resource::Resource;
-use crate::routes::Verb;
 use crate::status::{Result, Status};
 use crate::user::User;
 

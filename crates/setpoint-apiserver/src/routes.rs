@@ -2,6 +2,7 @@
 
 use http::Method;
 use percent_encoding::percent_decode_str;
+use setpoint_kinds::Verb;
 
 use crate::options::Query;
 use crate::status::{Result, Status};
@@ -60,6 +61,26 @@ impl ResourcePath {
         self.watch || (self.name.is_none() && query.flag("watch"))
     }
 
+    /// The verb of a request with this path; `watch` is whether its query asks for a watch.
+    pub(crate) fn verb(&self, method: &Method, watch: bool) -> Result<Verb> {
+        let named = self.name.is_some();
+        if self.watch && !matches!(*method, Method::GET | Method::HEAD) {
+            return Err(Status::method_not_allowed());
+        }
+        Ok(match *method {
+            // HEAD is a GET whose body is not sent.
+            Method::GET | Method::HEAD if self.watch || (watch && !named) => Verb::Watch,
+            Method::GET | Method::HEAD if named => Verb::Get,
+            Method::GET | Method::HEAD => Verb::List,
+            Method::POST => Verb::Create,
+            Method::PUT => Verb::Update,
+            Method::PATCH => Verb::Patch,
+            Method::DELETE if named => Verb::Delete,
+            Method::DELETE => Verb::DeleteCollection,
+            _ => return Err(Status::method_not_allowed()),
+        })
+    }
+
     fn new(segments: Vec<String>, prefix: usize) -> ResourcePath {
         let mut segments = segments.into_iter().skip(1).peekable();
         let group = if prefix == 3 { segments.next().unwrap_or_default() } else { String::new() };
@@ -84,60 +105,6 @@ impl ResourcePath {
             rest: parts.collect(),
             watch,
         }
-    }
-}
-
-/// What is to be done with a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verb {
-    Get,
-    List,
-    Watch,
-    Create,
-    Update,
-    Patch,
-    Delete,
-    DeleteCollection,
-}
-
-impl Verb {
-    /// The verb of a request; `watch` is whether its query asks for a watch.
-    pub(crate) fn of(method: &Method, path: &ResourcePath, watch: bool) -> Result<Verb> {
-        let named = path.name.is_some();
-        if path.watch && !matches!(*method, Method::GET | Method::HEAD) {
-            return Err(Status::method_not_allowed());
-        }
-        Ok(match *method {
-            // HEAD is a GET whose body is not sent.
-            Method::GET | Method::HEAD if path.watch || (watch && !named) => Verb::Watch,
-            Method::GET | Method::HEAD if named => Verb::Get,
-            Method::GET | Method::HEAD => Verb::List,
-            Method::POST => Verb::Create,
-            Method::PUT => Verb::Update,
-            Method::PATCH => Verb::Patch,
-            Method::DELETE if named => Verb::Delete,
-            Method::DELETE => Verb::DeleteCollection,
-            _ => return Err(Status::method_not_allowed()),
-        })
-    }
-
-    /// The verb as RBAC, audit and metrics spell it.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Verb::Get => "get",
-            Verb::List => "list",
-            Verb::Watch => "watch",
-            Verb::Create => "create",
-            Verb::Update => "update",
-            Verb::Patch => "patch",
-            Verb::Delete => "delete",
-            Verb::DeleteCollection => "deletecollection",
-        }
-    }
-
-    /// Whether the verb changes something.
-    pub(crate) fn is_write(self) -> bool {
-        !matches!(self, Verb::Get | Verb::List | Verb::Watch)
     }
 }
 

@@ -47,6 +47,7 @@ mod resource;
 mod table;
 mod time;
 mod types;
+mod verb;
 mod zero;
 
 pub use behavior::{Behavior, FieldLabel, Generation, NameStyle};
@@ -55,3 +56,4 @@ pub use quantity::{QuantityError, canonical_quantity, quantity_nanos};
 pub use resource::{Group, Resource, Scope, Subresource};
 pub use table::{Table, table};
 pub use types::{Embedded, Field, FieldDefault, FieldType, ListType, MapType, Type, TypeId};
+pub use verb::Verb;

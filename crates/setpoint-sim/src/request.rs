@@ -6,7 +6,8 @@ use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
-/// What a request does, in Kubernetes' words.
+/// What a request does, in Kubernetes' words. Unlike the verbs of the server and of controllers (`setpoint_kinds::Verb`)
+/// these have one for what is not about a resource, since that goes through the same network, and fails with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Verb {

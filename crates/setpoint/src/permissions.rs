@@ -3,43 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Resource;
-
-/// What can be done with objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verb {
-    /// Read one by its name.
-    Get,
-    /// Read all.
-    List,
-    /// Follow their changes.
-    Watch,
-    /// Make one.
-    Create,
-    /// Replace one.
-    Update,
-    /// Change part of one.
-    Patch,
-    /// Delete one.
-    Delete,
-    /// Delete all that match.
-    DeleteCollection,
-}
-
-impl Verb {
-    /// As RBAC spells it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verb::Get => "get",
-            Verb::List => "list",
-            Verb::Watch => "watch",
-            Verb::Create => "create",
-            Verb::Update => "update",
-            Verb::Patch => "patch",
-            Verb::Delete => "delete",
-            Verb::DeleteCollection => "deletecollection",
-        }
-    }
-}
+#[doc(inline)]
+pub use setpoint_kinds::Verb;
 
 /// The verbs that something needs, by API group and resource (`foos`, `foos/status`).
 ///

@@ -1,11 +1,11 @@
 //! What admission is asked about.
 
 use serde_json::{Value, json};
+use setpoint_kinds::Verb;
 
 use crate::object;
 use crate::options::WriteOptions;
 use crate::request::ResourceRequest;
-use crate::routes::Verb;
 
 /// What a request does to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

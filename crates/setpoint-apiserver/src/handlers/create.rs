@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::Value;
+use setpoint_kinds::Verb;
 
 use super::get::read;
 use super::update::{Ownership, now};
@@ -21,7 +22,6 @@ use crate::rbac;
 use crate::request::ResourceRequest;
 use crate::resource::Resource;
 use crate::response::Body;
-use crate::routes::Verb;
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::storage::{Action, Change, Expect, Record};

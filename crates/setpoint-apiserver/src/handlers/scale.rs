@@ -2,7 +2,7 @@
 
 use http::Response;
 use serde_json::{Map, Value, json};
-use setpoint_kinds::Type;
+use setpoint_kinds::{Type, Verb};
 
 use super::get::find;
 use super::update::{self, Ownership};
@@ -17,7 +17,6 @@ use crate::patch::{self, PatchType, Patched};
 use crate::request::{Draft, Expected, Form, ResourceRequest};
 use crate::resource::Resource;
 use crate::response::Body;
-use crate::routes::Verb;
 use crate::server::Core;
 use crate::status::{GroupResource, Result, Status};
 use crate::strategy::Part;
