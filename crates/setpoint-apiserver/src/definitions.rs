@@ -139,13 +139,7 @@ struct Stored {
 }
 
 async fn read_all(core: &Core) -> Result<Vec<Stored>> {
-    let query = ListQuery {
-        collection: Arc::clone(resource().collection()),
-        prefix: "".into(),
-        at: None,
-        after: None,
-        limit: None,
-    };
+    let query = ListQuery::all(resource().collection());
     let page = core.storage.list(&query).await?;
     let read =
         |record: Arc<Record>| Stored { object: object::decode(&record.value, record.revision), record };

@@ -90,6 +90,19 @@ pub(crate) struct ListQuery {
     pub limit: Option<usize>,
 }
 
+impl ListQuery {
+    /// The whole collection, as it is now.
+    pub(crate) fn all(collection: &Arc<str>) -> ListQuery {
+        let collection = Arc::clone(collection);
+        ListQuery { collection, prefix: "".into(), at: None, after: None, limit: None }
+    }
+
+    /// Only paths that begin with this.
+    pub(crate) fn under(self, prefix: impl Into<Box<str>>) -> ListQuery {
+        ListQuery { prefix: prefix.into(), ..self }
+    }
+}
+
 /// A part of a collection at one revision.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {

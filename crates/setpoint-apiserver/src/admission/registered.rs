@@ -31,13 +31,7 @@ impl<T> Registered<T> {
         {
             return Ok(Arc::clone(built));
         }
-        let query = ListQuery {
-            collection: Arc::clone(resource.collection()),
-            prefix: "".into(),
-            at: None,
-            after: None,
-            limit: None,
-        };
+        let query = ListQuery::all(resource.collection());
         let page = core.storage.list(&query).await?;
         let mut watch = core.storage.watch(resource.collection(), page.revision)?;
         // Whatever came after the list is seen as a change by the next request.

@@ -59,13 +59,7 @@ fn resource() -> &'static Arc<Resource> {
 
 /// Makes the objects that are missing, and removes those of groups that are gone.
 pub(super) async fn keep(core: &Core, served: &Served) -> Result<()> {
-    let query = ListQuery {
-        collection: Arc::clone(resource().collection()),
-        prefix: "".into(),
-        at: None,
-        after: None,
-        limit: None,
-    };
+    let query = ListQuery::all(resource().collection());
     let records = core.storage.list(&query).await?.records;
     let mut wanted = wanted(served);
     for record in records {

@@ -100,13 +100,7 @@ fn set_terminating(core: &Core, object: &mut Value, status: &str, reason: &str) 
 /// Deletes the objects of a definition; how many are held back by finalizers.
 async fn delete_objects(core: &Core, definition: &Value) -> Result<usize> {
     let Some(resource) = custom::stored(definition) else { return Ok(0) };
-    let query = ListQuery {
-        collection: Arc::clone(resource.collection()),
-        prefix: "".into(),
-        at: None,
-        after: None,
-        limit: None,
-    };
+    let query = ListQuery::all(resource.collection());
     let mut left = 0;
     for record in core.storage.list(&query).await?.records {
         if !delete::delete_by_server(core, &resource, record).await? {

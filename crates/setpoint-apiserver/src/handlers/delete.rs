@@ -66,13 +66,7 @@ pub(crate) async fn handle_collection(core: &Core, request: &ResourceRequest) ->
     let options = read_options(request)?;
     let list_options = ListOptions::parse(&request.query, false)?;
     let selection = Selection::new(&request.resource, request.namespace.as_deref(), None, &list_options)?;
-    let query = ListQuery {
-        collection: Arc::clone(request.resource.collection()),
-        prefix: selection.prefix().into(),
-        at: None,
-        after: None,
-        limit: None,
-    };
+    let query = ListQuery::all(request.resource.collection()).under(selection.prefix());
     let page = core.storage.list(&query).await?;
     let records: Vec<_> = page.records.into_iter().filter(|record| selection.matches(record)).collect();
     for record in &records {

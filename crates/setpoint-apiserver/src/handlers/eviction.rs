@@ -1,7 +1,5 @@
 //! `/eviction` of a pod: a delete that a disruption budget may refuse.
 
-use std::sync::Arc;
-
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -61,13 +59,7 @@ async fn spend_budget(
 ) -> Result<()> {
     let budgets = Registry::built_in().expect("policy", "v1", "poddisruptionbudgets");
     let namespace = request.namespace.as_deref().unwrap_or_default();
-    let query = ListQuery {
-        collection: Arc::clone(budgets.collection()),
-        prefix: format!("{namespace}/").into(),
-        at: None,
-        after: None,
-        limit: None,
-    };
+    let query = ListQuery::all(budgets.collection()).under(format!("{namespace}/"));
     let page = core.storage.list(&query).await?;
     let mut covering = Vec::new();
     for budget in &page.records {

@@ -40,11 +40,8 @@ async fn list(
     selection: &Selection,
 ) -> Result<Listing> {
     let mut query = ListQuery {
-        collection: Arc::clone(request.resource.collection()),
-        prefix: selection.prefix().into(),
-        at: None,
-        after: None,
         limit: options.limit,
+        ..ListQuery::all(request.resource.collection()).under(selection.prefix())
     };
     if let Some(text) = &options.next {
         if options.resource_version.is_some_and(|version| version > 0) {

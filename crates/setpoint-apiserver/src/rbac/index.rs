@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
 
 use futures::FutureExt;
 use serde::Deserialize;
@@ -193,13 +192,7 @@ impl Index {
         let mut watches = Vec::with_capacity(COLLECTIONS.len());
         for (plural, content) in COLLECTIONS {
             let collection = Registry::built_in().expect(super::GROUP, "v1", plural).collection();
-            let query = ListQuery {
-                collection: Arc::clone(collection),
-                prefix: "".into(),
-                at: None,
-                after: None,
-                limit: None,
-            };
+            let query = ListQuery::all(collection);
             let page = storage.list(&query).now_or_never().expect("reads come from memory")?;
             for record in &page.records {
                 index.apply(content, record, false);

@@ -31,7 +31,7 @@ fn remove(path: &str, expect: Expect, value: &str) -> Change {
 }
 
 fn all() -> ListQuery {
-    ListQuery { collection: "core/pods".into(), prefix: "".into(), at: None, after: None, limit: None }
+    ListQuery::all(&"core/pods".into())
 }
 
 fn texts(records: &[Arc<Record>]) -> Vec<String> {

@@ -1,7 +1,6 @@
 //! A `clientConfig` → where to connect, and whom to trust there.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -80,13 +79,7 @@ async fn endpoints(
     port: &str,
 ) -> Result<Vec<SocketAddr>, CallError> {
     let slices = Registry::built_in().expect("discovery.k8s.io", "v1", "endpointslices");
-    let query = ListQuery {
-        collection: Arc::clone(slices.collection()),
-        prefix: format!("{namespace}/").into(),
-        at: None,
-        after: None,
-        limit: None,
-    };
+    let query = ListQuery::all(slices.collection()).under(format!("{namespace}/"));
     let page = core.storage.list(&query).await.map_err(|error| CallError::Unreachable(error.to_string()))?;
     let mut found = Vec::new();
     for record in &page.records {

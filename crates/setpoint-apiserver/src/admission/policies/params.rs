@@ -80,13 +80,8 @@ async fn select(
     let is_empty = selector.as_object().is_none_or(serde_json::Map::is_empty);
     let labels = if is_empty { String::new() } else { label_query::of(selector) };
     let labels = LabelSelector::parse(&labels)?;
-    let query = ListQuery {
-        collection: Arc::clone(resource.collection()),
-        prefix: namespace.map_or_else(String::new, |namespace| format!("{namespace}/")).into(),
-        at: None,
-        after: None,
-        limit: None,
-    };
+    let query = ListQuery::all(resource.collection())
+        .under(namespace.map_or_else(String::new, |namespace| format!("{namespace}/")));
     let page = core.storage.list(&query).await?;
     let selected = page.records.into_iter();
     let selected =

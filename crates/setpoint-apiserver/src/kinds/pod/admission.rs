@@ -1,7 +1,5 @@
 //! What kube-apiserver's admission plugins do to every new pod.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::super::at::items;
@@ -95,13 +93,7 @@ pub(crate) async fn resolve_priority(core: &Core, pods: &Resource, pod: &mut Val
 /// The class of pods that name none: the lowest of those that are marked for it.
 pub(crate) async fn default_class(core: &Core) -> Result<Option<Value>> {
     let classes = Registry::built_in().expect("scheduling.k8s.io", "v1", "priorityclasses");
-    let query = ListQuery {
-        collection: Arc::clone(classes.collection()),
-        prefix: "".into(),
-        at: None,
-        after: None,
-        limit: None,
-    };
+    let query = ListQuery::all(classes.collection());
     let page = core.storage.list(&query).await?;
     let marked = page.records.iter().filter(|record| {
         // Reading every class for every pod is needed only if one is marked at all.

@@ -118,8 +118,7 @@ fn history(store: &Redb) -> Vec<(u64, Fact)> {
 }
 
 async fn records(store: &Redb) -> BTreeMap<String, String> {
-    let query =
-        ListQuery { collection: COLLECTION.into(), prefix: "".into(), at: None, after: None, limit: None };
+    let query = ListQuery::all(&COLLECTION.into());
     let page = store.list(&query).await.unwrap();
     let text = |value: &Bytes| String::from_utf8_lossy(value).into_owned();
     page.records.iter().map(|record| (record.path.to_string(), text(&record.value))).collect()

@@ -26,8 +26,7 @@ async fn filled() -> (Disk, Vec<(u64, Bytes)>) {
 }
 
 async fn records(store: &Redb) -> Vec<(u64, Bytes)> {
-    let query =
-        ListQuery { collection: "core/pods".into(), prefix: "".into(), at: None, after: None, limit: None };
+    let query = ListQuery::all(&"core/pods".into());
     let page = store.list(&query).await.unwrap();
     page.records.iter().map(|record| (record.revision, record.value.clone())).collect()
 }
