@@ -26,6 +26,7 @@ use setpoint_kinds::Type;
 use self::go::Problem;
 use self::schema::Schema;
 use super::Patched;
+use super::merge::drop_nulls;
 use crate::body;
 use crate::status::{Result, Status};
 
@@ -137,18 +138,6 @@ fn merge_field(original: &mut Object, patch: &mut Object, name: &str, schema: Sc
         }
     }
     Ok(())
-}
-
-/// Removes the fields that are null, at any depth. Items of lists stay.
-fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|_, value| !value.is_null());
-            fields.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
-        _ => {}
-    }
 }
 
 /// Removes objects with a `$patch`, at any depth: where there is nothing, there is nothing to replace or delete.
