@@ -6,7 +6,6 @@
 mod connection;
 mod fill;
 mod hostile;
-mod kubeconfig;
 mod server;
 mod soak;
 mod svg;

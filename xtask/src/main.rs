@@ -6,6 +6,7 @@
 mod bench;
 mod counts;
 mod kinds;
+mod kubeconfig;
 mod load;
 mod real;
 

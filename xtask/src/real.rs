@@ -12,7 +12,6 @@ mod discovery;
 mod helm;
 mod http;
 mod informer;
-mod kubeconfig;
 mod kubectl;
 pub(crate) mod peers;
 pub(crate) mod process;

@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::kubeconfig::Kubeconfig;
+use crate::kubeconfig::Kubeconfig;
 
 /// A connection as the administrator.
 pub(crate) struct Connection {

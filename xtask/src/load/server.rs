@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use super::connection::Connection;
-use super::kubeconfig::Kubeconfig;
+use crate::kubeconfig::Kubeconfig;
 
 /// Ticks of the kernel's accounting a second; Linux tells all programs so.
 const TICKS: f64 = 100.0;

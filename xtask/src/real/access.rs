@@ -12,10 +12,10 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::http::Client;
-use super::kubeconfig::Kubeconfig;
 use super::process::{self, poll};
 use super::report::Report;
 use super::servers::Server;
+use crate::kubeconfig::Kubeconfig;
 
 pub(crate) const SUITE: &str = "access";
 

@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 
-use super::kubeconfig::Kubeconfig;
+use crate::kubeconfig::Kubeconfig;
 
 /// No single read waits longer.
 const READ_LIMIT: Duration = Duration::from_secs(10);

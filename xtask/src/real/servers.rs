@@ -16,9 +16,9 @@ use tempfile::TempDir;
 
 use super::access;
 use super::http::Client;
-use super::kubeconfig::Kubeconfig;
 use super::peers::{ETCD, KUBE_APISERVER, Peers};
 use super::process::{Running, poll};
+use crate::kubeconfig::Kubeconfig;
 
 /// How long a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(90);

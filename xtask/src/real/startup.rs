@@ -12,10 +12,10 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::http::Client;
-use super::kubeconfig::Kubeconfig;
 use super::process::run as run_process;
 use super::report::Report;
 use super::servers::{Reference, Server};
+use crate::kubeconfig::Kubeconfig;
 
 pub(crate) const SUITE: &str = "startup";
 

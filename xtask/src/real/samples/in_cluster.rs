@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::Programs;
 use super::foo::{CRD, EXAMPLE, install};
 use super::stage::{LIMIT, Stage};
-use crate::real::kubeconfig::Kubeconfig;
+use crate::kubeconfig::Kubeconfig;
 
 pub(crate) const NAME: &str = "foo: in-cluster style, with the rights of its service account alone";
 
