@@ -34,6 +34,7 @@ struct Panel {
 
 const INFORMERS: &[(&str, &str)] = &[
     (OURS, "Setpoint"),
+    ("setpoint, protobuf", "Setpoint, protobuf"),
     ("setpoint, compact", "Setpoint, compact"),
     ("client-go, protobuf", "client-go, protobuf"),
     ("client-go, protobuf, list", "the same, listed"),
