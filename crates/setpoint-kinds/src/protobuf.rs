@@ -22,7 +22,8 @@ use serde_json::Value;
 pub use self::check::check_message;
 pub use self::de::{TypeMeta, from_message, in_order};
 pub use self::decode::decode_message;
-pub use self::encode::{EncodeError, append_bytes, append_field, append_length, encode_message};
+pub(crate) use self::encode::Layout;
+pub use self::encode::{EncodeError, Json, append_field, append_length, encode_message};
 pub use self::field_head::FieldHead;
 pub use self::fields::{Field, Fields};
 pub use self::watch::{WatchEvent, append_event};
@@ -230,10 +231,28 @@ pub fn encode(object: &Value) -> Result<Vec<u8>, EncodeError> {
 }
 
 /// Encodes an object of type `ty` into a body that names this kind, whatever the object itself says.
-pub fn encode_as(ty: &Type, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, EncodeError> {
-    let mut writer = Writer::with_capacity(1024);
+///
+/// ```
+/// use setpoint_kinds::protobuf::{self, Json};
+/// use setpoint_kinds::table;
+///
+/// let ty = table().type_of_kind("", "v1", "ConfigMap").unwrap();
+/// let stored = br#"{"metadata":{"name":"settings"},"data":{"color":"blue"}}"#;
+/// let body = protobuf::encode_as(ty, "v1", "ConfigMap", Json::text(stored).with_resource_version(7)).unwrap();
+/// let decoded = protobuf::decode(&body).unwrap();
+/// assert_eq!(decoded.value["metadata"]["resourceVersion"], "7");
+/// assert_eq!(decoded.value["data"]["color"], "blue");
+/// ```
+pub fn encode_as<'a>(
+    ty: &Type,
+    api_version: &str,
+    kind: &str,
+    object: impl Into<Json<'a>>,
+) -> Result<Vec<u8>, EncodeError> {
+    let object = object.into();
+    let mut writer = Writer::with_capacity(object.size_hint() + api_version.len() + kind.len() + 32);
     head(&mut writer, api_version, kind);
-    writer.message(2, |raw| encode::structure(ty, object, raw, 0))?;
+    encode::write(ty, object, Some(2), &mut writer)?;
     writer.raw(Envelope::END);
     Ok(writer.finish())
 }

@@ -1,7 +1,10 @@
 //! Struct types of the Kubernetes API and their fields.
 
+use std::sync::OnceLock;
+
 use serde_json::{Map, Value};
 
+use crate::protobuf::Layout;
 use crate::table::table;
 use crate::zero;
 
@@ -25,6 +28,8 @@ pub struct Type {
     pub(crate) always: Box<[u16]>,
     /// How many fields of its own are required times. Go has a zero for these, which is null in JSON; others have none.
     pub(crate) required_times: usize,
+    /// How its messages are put together, once one has been.
+    pub(crate) layout: OnceLock<Layout>,
 }
 
 /// A struct that Go embeds in another one.

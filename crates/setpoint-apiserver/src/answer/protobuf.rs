@@ -1,17 +1,18 @@
 //! Answers in `application/vnd.kubernetes.protobuf`.
 //!
-//! Stored objects are JSON. Where the value of an object is at hand it is encoded as it is; otherwise it is read again.
+//! Stored objects are JSON text, which is encoded straight. Only what is served in another version than it is stored in is
+//! read into a value first.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use setpoint_kinds::protobuf::{self, EncodeError, Envelope};
+use setpoint_kinds::protobuf::{self, EncodeError, Envelope, Json};
 use setpoint_kinds::{Type, table};
 
 use super::Payload;
 use crate::convert;
-use crate::negotiate::{Media, MetaVersion, Shape};
+use crate::negotiate::{MetaVersion, Shape};
 use crate::object::{self, ListMeta};
 use crate::request::ResourceRequest;
 use crate::resource::Resource;
@@ -21,21 +22,12 @@ use crate::storage::{Event, Record};
 /// The media type of a body.
 pub(super) const MEDIA_TYPE: &str = protobuf::MEDIA_TYPE;
 
-/// Whether the value of a written object is all that its answer needs.
-pub(crate) fn takes_value(request: &ResourceRequest) -> bool {
-    let representation = &request.representation;
-    representation.media == Media::Protobuf
-        && representation.shape == Shape::Object
-        && !request.resource.is_converted()
-        && request.resource.ty().is_some()
-}
-
 /// The body for the outcome of a request; none if it has no protobuf form.
 pub(super) fn payload(request: &ResourceRequest, payload: &Payload) -> Option<Vec<u8>> {
     let (resource, shape) = (&*request.resource, request.representation.shape);
     let body = match payload {
         Payload::Stored(record) => stored(resource, shape, &record.value, record.revision),
-        Payload::Object(value) => whole(resource, shape, value),
+        Payload::Object(value) => whole(resource, shape, value.into()),
         Payload::Other(value) => protobuf::encode(value),
     };
     known(body)
@@ -53,7 +45,9 @@ pub(crate) fn stored_object(
 
 /// The object of an event as a body. Many watchers ask for it, so it is made once.
 pub(crate) fn event_object(resource: &Resource, shape: Shape, event: &Event) -> Option<Bytes> {
-    let encode = || stored_object(resource, shape, &event.record.value, event.revision()).map(Bytes::from);
+    // It is kept for a while, so it takes no more room than it needs.
+    let exact = |body: Vec<u8>| Bytes::from(body.into_boxed_slice());
+    let encode = || stored_object(resource, shape, &event.record.value, event.revision()).map(exact);
     if shape == Shape::Object && !resource.is_converted() {
         return event.protobuf.get_or_init(encode).clone();
     }
@@ -62,7 +56,7 @@ pub(crate) fn event_object(resource: &Resource, shape: Shape, event: &Event) -> 
 
 /// The object of a bookmark as a body.
 pub(crate) fn bookmark(resource: &Resource, shape: Shape, metadata: Value) -> Option<Vec<u8>> {
-    known(whole(resource, shape, &json!({ "metadata": metadata })))
+    known(whole(resource, shape, (&json!({ "metadata": metadata })).into()))
 }
 
 /// A failure as a body.
@@ -77,31 +71,35 @@ fn known(body: Result<Vec<u8>, EncodeError>) -> Option<Vec<u8>> {
 }
 
 fn stored(resource: &Resource, shape: Shape, value: &[u8], revision: u64) -> Result<Vec<u8>, EncodeError> {
-    whole(resource, shape, &convert::to_served(resource, object::decode(value, revision)))
+    served(resource, value, revision, |object| whole(resource, shape, object))
+}
+
+/// Calls `encode` with a stored object in the version that is served.
+fn served<T>(resource: &Resource, value: &[u8], revision: u64, encode: impl FnOnce(Json<'_>) -> T) -> T {
+    if resource.is_converted() {
+        return encode((&convert::to_served(resource, object::decode(value, revision))).into());
+    }
+    encode(Json::text(value).with_resource_version(revision))
 }
 
 /// An object of a resource, in the version that is served, as a body.
-fn whole(resource: &Resource, shape: Shape, value: &Value) -> Result<Vec<u8>, EncodeError> {
-    let Shape::PartialMetadata(version) = shape else {
-        return protobuf::encode_as(type_of(resource)?, resource.api_version(), resource.kind(), value);
+fn whole(resource: &Resource, shape: Shape, object: Json<'_>) -> Result<Vec<u8>, EncodeError> {
+    let (api_version, kind) = match shape {
+        Shape::PartialMetadata(version) => (version.api_version(), "PartialObjectMetadata"),
+        _ => (resource.api_version(), resource.kind()),
     };
-    let mut raw = Vec::with_capacity(512);
-    protobuf::append_field(1, object_meta(), &value["metadata"], &mut raw)?;
-    let mut body = Envelope::start(version.api_version(), "PartialObjectMetadata", raw.len());
-    body.extend_from_slice(&raw);
-    body.extend_from_slice(Envelope::END);
-    Ok(body)
+    protobuf::encode_as(type_of(resource, shape)?, api_version, kind, object)
 }
 
-fn type_of(resource: &Resource) -> Result<&'static Type, EncodeError> {
+/// The type of an object as it is served.
+fn type_of(resource: &Resource, shape: Shape) -> Result<&'static Type, EncodeError> {
+    if let Shape::PartialMetadata(_) = shape {
+        return Ok(table().type_named("meta.v1.PartialObjectMetadata").expect("the table has it"));
+    }
     resource.ty().ok_or_else(|| EncodeError::Kind {
         api_version: resource.api_version().to_owned(),
         kind: resource.kind().to_owned(),
     })
-}
-
-fn object_meta() -> &'static Type {
-    table().type_named("meta.v1.ObjectMeta").expect("the table has it")
 }
 
 /// A list as a body.
@@ -210,16 +208,8 @@ fn item(
     record: &Record,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
-    let value = convert::to_served(resource, object::decode(&record.value, record.revision));
-    match shape {
-        Shape::PartialMetadata(_) => {
-            let mut raw = Vec::with_capacity(512);
-            protobuf::append_field(1, object_meta(), &value["metadata"], &mut raw)?;
-            protobuf::append_bytes(number, &raw, out);
-            Ok(())
-        }
-        _ => protobuf::append_field(number, type_of(resource)?, &value, out),
-    }
+    let ty = type_of(resource, shape)?;
+    served(resource, &record.value, record.revision, |object| protobuf::append_field(number, ty, object, out))
 }
 
 /// The numbers of the fields of a list.

@@ -10,7 +10,7 @@ use setpoint_kinds::Verb;
 use super::get::read;
 use super::update::{Ownership, now};
 use crate::admission::{self, Attributes, Operation};
-use crate::answer::{Answer, Payload, protobuf};
+use crate::answer::{Answer, Payload};
 use crate::authorize;
 use crate::convert;
 use crate::definitions::Custom;
@@ -167,7 +167,7 @@ async fn store(
     admission::validate(core, attributes, &object).await?;
     let ResourceRequest { resource, namespace, .. } = attributes.request;
     let key = resource.key(namespace.as_deref(), object::name(&object));
-    let mut stored = convert::webhook::to_stored(core, resource, object).await?;
+    let stored = convert::webhook::to_stored(core, resource, object).await?;
     if options.dry_run {
         return match read(core, &key).await? {
             // What conversion drops is not stored, so it is not answered either.
@@ -179,10 +179,6 @@ async fn store(
     let expires = resource.behavior().ttl.map(|ttl| core.env.now() + ttl);
     let change = Change { key, expect: Expect::Absent, action: Action::Put { value, expires } };
     Ok(match core.storage.commit(change).await {
-        Ok(record) if protobuf::takes_value(attributes.request) => {
-            object::set_resource_version(&mut stored, record.revision);
-            Ok(Payload::Object(stored))
-        }
         Ok(record) => Ok(Payload::Stored(record)),
         Err(error) => Err(error.into_current()?),
     })

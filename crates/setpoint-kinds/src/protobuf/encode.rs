@@ -1,16 +1,20 @@
-//! JSON → protobuf, through the table.
+//! JSON → protobuf, through the table, in one pass: fields are written as they are read.
 //!
 //! The bytes are those that Go writes: fields in the order of their numbers, maps in the order of
 //! their keys, and zero values of fields that are no pointers written out.
 
-use serde_json::Value;
+mod encoder;
+mod field;
+mod json;
+mod layout;
+mod scanner;
 
+use self::encoder::Encoder;
+pub use self::json::Json;
+pub(crate) use self::layout::Layout;
 use super::MAX_DEPTH;
 use super::wire::{BYTES, Writer};
-use crate::base64;
-use crate::conform::schema_type;
-use crate::time::{self, Precision};
-use crate::types::{Field, FieldType, Slot, Type};
+use crate::types::Type;
 
 /// Why an object has no protobuf form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,31 +39,44 @@ pub enum EncodeError {
     /// Structs nest too deep.
     #[error("structs nest deeper than {MAX_DEPTH} levels")]
     Depth,
+    /// The text is not the JSON of an object.
+    #[error("this is not the JSON of an object: {0}")]
+    Json(String),
 }
 
 /// Encodes an object of type `ty`, which [`conform`](crate::conform) has put in order, without an
 /// envelope.
-pub fn encode_message(ty: &Type, object: &Value) -> Result<Vec<u8>, EncodeError> {
-    let mut writer = Writer::with_capacity(512);
-    structure(ty, object, &mut writer, 0)?;
+///
+/// ```
+/// use serde_json::json;
+/// use setpoint_kinds::protobuf::{Json, encode_message};
+/// use setpoint_kinds::table;
+///
+/// let ty = table().type_named("meta.v1.LabelSelector").unwrap();
+/// let message = encode_message(ty, &json!({"matchLabels": {"app": "web"}})).unwrap();
+/// assert_eq!(message, b"\x0a\x0a\x0a\x03app\x12\x03web");
+/// assert_eq!(encode_message(ty, Json::text(br#"{"matchLabels":{"app":"web"}}"#)), Ok(message));
+/// ```
+pub fn encode_message<'a>(ty: &Type, object: impl Into<Json<'a>>) -> Result<Vec<u8>, EncodeError> {
+    let object = object.into();
+    let mut writer = Writer::with_capacity(object.size_hint());
+    write(ty, object, None, &mut writer)?;
     Ok(writer.finish())
 }
 
 /// Appends an object of type `ty` as field `number` of the message in `out`: an item of a list, or metadata.
 ///
 /// If it fails, `out` has a part of it.
-pub fn append_field(number: u32, ty: &Type, object: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+pub fn append_field<'a>(
+    number: u32,
+    ty: &Type,
+    object: impl Into<Json<'a>>,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
     let mut writer = Writer::from(std::mem::take(out));
-    let result = writer.message(number, |writer| structure(ty, object, writer, 0));
+    let result = write(ty, object.into(), Some(number), &mut writer);
     *out = writer.finish();
     result
-}
-
-/// Appends bytes as field `number` of the message in `out`.
-pub fn append_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
-    let mut writer = Writer::from(std::mem::take(out));
-    writer.bytes(number, bytes);
-    *out = writer.finish();
 }
 
 /// Appends the tag of field `number`, whose `length` bytes follow.
@@ -70,166 +87,18 @@ pub fn append_length(number: u32, length: usize, out: &mut Vec<u8>) {
     *out = writer.finish();
 }
 
-pub(super) fn structure(
+/// Writes an object as field `number`, or as a message of its own.
+pub(super) fn write(
     ty: &Type,
-    object: &Value,
+    object: Json<'_>,
+    number: Option<u32>,
     writer: &mut Writer,
-    depth: usize,
 ) -> Result<(), EncodeError> {
-    if depth >= MAX_DEPTH {
-        return Err(EncodeError::Depth);
-    }
-    for (number, slot) in &ty.numbers {
-        match slot {
-            Slot::Embedded(at) => {
-                let embedded = &ty.embedded[usize::from(*at)];
-                writer.message(*number, |writer| structure(embedded.ty.get(), object, writer, depth + 1))?;
-            }
-            Slot::Field(at) => {
-                let field = &ty.fields[usize::from(*at)];
-                At { ty, field, depth }.field(object.get(field.name), writer)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-#[derive(Clone, Copy)]
-struct At<'a> {
-    ty: &'a Type,
-    field: &'a Field,
-    depth: usize,
-}
-
-impl At<'_> {
-    fn wrong(self, reason: impl ToString) -> EncodeError {
-        let field = format!("{}.{}", self.ty.go_name(), self.field.name);
-        EncodeError::Value { field, reason: reason.to_string() }
-    }
-
-    fn field(self, value: Option<&Value>, writer: &mut Writer) -> Result<(), EncodeError> {
-        let number = self.field.number;
-        match (&self.field.ty, value.unwrap_or(&Value::Null)) {
-            (_, Value::Null) if !self.writes_null(value.is_some()) => Ok(()),
-            (FieldType::List(item), Value::Array(items)) => {
-                items.iter().try_for_each(|value| self.value(item, number, value, writer))
-            }
-            (FieldType::Map(item), Value::Object(map)) => map.iter().try_for_each(|(key, value)| {
-                writer.message(number, |writer| {
-                    writer.bytes(1, key.as_bytes());
-                    match (&**item, value) {
-                        (FieldType::Bytes, Value::Null) => Ok(()),
-                        _ => self.value(item, 2, value, writer),
-                    }
-                })
-            }),
-            (ty, value) => self.value(ty, number, value, writer),
-        }
-    }
-
-    /// Whether Go writes a field that is null or absent. It writes the zero value of what is no
-    /// pointer, list, map or byte slice; a null behind a pointer that omits null is the JSON of
-    /// something that is there, such as a zero time.
-    fn writes_null(self, present: bool) -> bool {
-        let nil = matches!(
-            self.field.ty,
-            FieldType::List(_) | FieldType::WrappedList(_) | FieldType::Map(_) | FieldType::Bytes
-        );
-        if self.field.pointer { present && self.field.omit_empty } else { !nil }
-    }
-
-    /// Writes one value; null stands for Go's zero value.
-    fn value(
-        self,
-        ty: &FieldType,
-        number: u32,
-        value: &Value,
-        writer: &mut Writer,
-    ) -> Result<(), EncodeError> {
-        match (ty, value) {
-            (FieldType::String, Value::String(text)) => writer.bytes(number, text.as_bytes()),
-            (FieldType::String | FieldType::Bytes, Value::Null) => writer.bytes(number, b""),
-            (FieldType::Bytes, Value::String(text)) => {
-                let bytes = base64::decode(text).map_err(|error| self.wrong(error))?;
-                writer.bytes(number, &bytes);
-            }
-            (FieldType::Bool, Value::Bool(flag)) => writer.number(number, i64::from(*flag)),
-            (FieldType::Bool | FieldType::Int32 | FieldType::Int64, Value::Null) => writer.number(number, 0),
-            (FieldType::Int32 | FieldType::Int64, Value::Number(value)) => {
-                let value = value.as_i64().ok_or_else(|| self.wrong("not an integer"))?;
-                writer.number(number, value);
-            }
-            (FieldType::Float64, Value::Number(value)) => {
-                writer.float(number, value.as_f64().ok_or_else(|| self.wrong("not a number"))?);
-            }
-            (
-                FieldType::Bool
-                | FieldType::Int32
-                | FieldType::Int64
-                | FieldType::Float64
-                | FieldType::String
-                | FieldType::Bytes,
-                _,
-            ) => return Err(self.wrong("another type is expected")),
-            _ => return writer.message(number, |writer| self.message(ty, value, writer)),
-        }
-        Ok(())
-    }
-
-    /// Writes the inside of what is a message on the wire.
-    fn message(self, ty: &FieldType, value: &Value, writer: &mut Writer) -> Result<(), EncodeError> {
-        match (ty, value) {
-            (FieldType::Struct(id), _) => return structure(id.get(), value, writer, self.depth + 1),
-            (FieldType::Quantity, Value::String(text)) => writer.bytes(1, text.as_bytes()),
-            (FieldType::Quantity, Value::Null) => writer.bytes(1, b"0"),
-            (FieldType::IntOrString, Value::String(text)) => int_or_string(1, 0, text, writer),
-            (FieldType::IntOrString, Value::Null) => int_or_string(0, 0, "", writer),
-            (FieldType::IntOrString, Value::Number(int)) => {
-                let int = int.as_i64().ok_or_else(|| self.wrong("not an integer"))?;
-                int_or_string(0, int, "", writer);
-            }
-            (FieldType::Time, Value::String(text)) => self.time(text, Precision::Seconds, writer)?,
-            (FieldType::MicroTime, Value::String(text)) => self.time(text, Precision::Micros, writer)?,
-            (FieldType::RawExtension | FieldType::FieldsV1 | FieldType::Json, value) if !value.is_null() => {
-                writer.json(1, value);
-            }
-            (FieldType::SchemaOrBool, Value::Bool(allows)) => writer.number(1, i64::from(*allows)),
-            (FieldType::SchemaOrBool, Value::Object(_)) => {
-                writer.number(1, 1);
-                return self.schema(2, value, writer);
-            }
-            (FieldType::SchemaOrArray | FieldType::SchemaOrStrings, Value::Object(_)) => {
-                return self.schema(1, value, writer);
-            }
-            (FieldType::SchemaOrArray, Value::Array(items)) => {
-                return items.iter().try_for_each(|item| self.schema(2, item, writer));
-            }
-            (FieldType::SchemaOrStrings, Value::Array(items)) => {
-                return items.iter().try_for_each(|item| self.value(&FieldType::String, 2, item, writer));
-            }
-            (FieldType::WrappedList(item), Value::Array(items)) => {
-                return items.iter().try_for_each(|value| self.value(item, 1, value, writer));
-            }
-            (_, Value::Null) => {}
-            _ => return Err(self.wrong("another type is expected")),
-        }
-        Ok(())
-    }
-
-    fn time(self, text: &str, precision: Precision, writer: &mut Writer) -> Result<(), EncodeError> {
-        let (seconds, nanos) = time::to_unix(text, precision).map_err(|error| self.wrong(error))?;
-        writer.number(1, seconds);
-        writer.number(2, if precision == Precision::Micros { nanos.into() } else { 0 });
-        Ok(())
-    }
-
-    fn schema(self, number: u32, value: &Value, writer: &mut Writer) -> Result<(), EncodeError> {
-        writer.message(number, |writer| structure(schema_type(), value, writer, self.depth + 1))
-    }
-}
-
-fn int_or_string(kind: i64, int: i64, text: &str, writer: &mut Writer) {
-    writer.number(1, kind);
-    writer.number(2, int);
-    writer.bytes(3, text.as_bytes());
+    let text = object.as_text()?;
+    let encoder = Encoder::new(&text, object.resource_version(), writer);
+    encoder.object(ty, number).map_err(|fault| match *fault {
+        // It is the object itself.
+        EncodeError::Value { field, reason } if field.is_empty() => EncodeError::Json(reason),
+        fault => fault,
+    })
 }

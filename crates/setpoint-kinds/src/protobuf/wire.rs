@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-
 use super::DecodeError;
 
 pub(super) const VARINT: u8 = 0;
@@ -189,19 +187,50 @@ impl Writer {
         self.out.extend_from_slice(bytes);
     }
 
+    /// How long the message is by now.
+    pub(super) fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// What is written by now.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// Takes back what was written after `length`.
+    pub(super) fn truncate(&mut self, length: usize) {
+        self.out.truncate(length);
+    }
+
+    #[inline]
     pub(super) fn varint(&mut self, value: u64) {
-        let (bytes, width) = varint(value);
-        self.out.extend_from_slice(&bytes[..width]);
+        // Most numbers, lengths and tags are one byte.
+        if value < 0x80 {
+            self.out.push(value as u8);
+        } else {
+            let (bytes, width) = varint(value);
+            self.out.extend_from_slice(&bytes[..width]);
+        }
     }
 
     pub(super) fn tag(&mut self, number: u32, wire: u8) {
         self.varint(u64::from(number) << 3 | u64::from(wire));
     }
 
+    /// Writes a tag and the number after it.
+    #[inline]
+    fn tagged(&mut self, number: u32, wire: u8, value: u64) {
+        if number < 0x10 && value < 0x80 {
+            self.out.extend_from_slice(&[(number as u8) << 3 | wire, value as u8]);
+        } else {
+            self.tag(number, wire);
+            self.varint(value);
+        }
+    }
+
     pub(super) fn number(&mut self, number: u32, value: i64) {
-        self.tag(number, VARINT);
         // A negative number is written as its 64-bit complement, ten bytes long.
-        self.varint(value as u64);
+        self.tagged(number, VARINT, value as u64);
     }
 
     pub(super) fn float(&mut self, number: u32, value: f64) {
@@ -210,37 +239,70 @@ impl Writer {
     }
 
     pub(super) fn bytes(&mut self, number: u32, bytes: &[u8]) {
-        self.tag(number, BYTES);
-        self.varint(bytes.len() as u64);
+        self.tagged(number, BYTES, bytes.len() as u64);
         self.raw(bytes);
-    }
-
-    /// Writes a value as JSON text.
-    pub(super) fn json(&mut self, number: u32, value: &Value) {
-        self.message(number, |writer| {
-            serde_json::to_writer(&mut writer.out, value).expect("JSON values always serialise into memory");
-        });
     }
 
     /// Writes a message of which only the end tells the length.
     pub(super) fn message<T>(&mut self, number: u32, write: impl FnOnce(&mut Self) -> T) -> T {
-        self.tag(number, BYTES);
-        let start = self.out.len();
-        // Most messages are short: their length takes one byte, and nothing has to move.
-        self.out.push(0);
+        let message = self.begin(number, 0);
         let result = write(self);
-        let end = self.out.len();
-        let length = end - start - 1;
-        if length < 0x80 {
-            self.out[start] = length as u8;
-            return result;
-        }
-        let (prefix, width) = varint(length as u64);
-        self.out.resize(end + width - 1, 0);
-        self.out.copy_within(start + 1..end, start + width);
-        self.out[start..start + width].copy_from_slice(&prefix[..width]);
+        self.end(message);
         result
     }
+
+    /// Begins a message of perhaps `length` bytes. [`Writer::end`] ends it.
+    pub(super) fn begin(&mut self, number: u32, length: usize) -> Begun {
+        let width = width(length);
+        self.tagged(number, BYTES, 0);
+        let start = self.out.len() - 1;
+        for _ in 1..width {
+            self.out.push(0);
+        }
+        Begun { start, width }
+    }
+
+    /// Writes the length of a message. If it takes other room than was left for it, the message moves.
+    pub(super) fn end(&mut self, Begun { start, width: room }: Begun) {
+        let (inside, end) = (start + room, self.out.len());
+        let length = end - inside;
+        if length < 0x80 && room == 1 {
+            self.out[start] = length as u8;
+            return;
+        }
+        let (prefix, width) = varint(length as u64);
+        if width > room {
+            self.out.resize(end + width - room, 0);
+        }
+        if width != room {
+            self.out.copy_within(inside..end, start + width);
+            self.out.truncate(start + width + length);
+        }
+        self.out[start..start + width].copy_from_slice(&prefix[..width]);
+    }
+}
+
+impl std::io::Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.raw(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A message that has been begun: where its length goes, and how many bytes are left for it.
+#[must_use]
+pub(super) struct Begun {
+    start: usize,
+    width: usize,
+}
+
+/// How many bytes a length takes.
+fn width(length: usize) -> usize {
+    if length < 0x80 { 1 } else { varint(length as u64).1 }
 }
 
 /// The bytes of a number, and how many they are.

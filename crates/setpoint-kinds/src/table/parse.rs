@@ -3,6 +3,8 @@
 //! The text is part of the program, so a mistake in it is a bug that every test meets: the reader
 //! panics on it instead of handing out errors that nobody could handle.
 
+use std::sync::OnceLock;
+
 use crate::behavior;
 use crate::resource::{Group, Resource, Scope, Subresource};
 use crate::table::Table;
@@ -173,6 +175,7 @@ fn finish(of: Declared, inherited: Vec<Field>) -> Type {
         numbers: numbers.into(),
         always,
         required_times,
+        layout: OnceLock::new(),
     };
     for attribute in of.attributes.split_ascii_whitespace() {
         match attribute.split_once('=') {
