@@ -63,6 +63,9 @@ enum Benchmark {
     /// Our controller of the end-to-end benchmark.
     #[command(hide = true)]
     E2eController { kubeconfig: PathBuf },
+    /// A watch instead of a controller in the end-to-end benchmark.
+    #[command(hide = true)]
+    E2eBare { kubeconfig: PathBuf },
     /// Makes and changes sources, and watches their children, for the end-to-end benchmark.
     #[command(hide = true)]
     E2eLoad(e2e::load::Options),
@@ -105,6 +108,7 @@ fn main() -> anyhow::Result<()> {
             threads()?.block_on(cluster::run(deployments, replicas, json))
         }
         Benchmark::E2eController { kubeconfig } => threads()?.block_on(e2e::controller::run(&kubeconfig)),
+        Benchmark::E2eBare { kubeconfig } => threads()?.block_on(e2e::bare::run(&kubeconfig)),
         Benchmark::E2eLoad(options) => threads()?.block_on(e2e::load::run(&options)),
         Benchmark::FanOut(options) => threads()?.block_on(fan_out::run(&options)),
         Benchmark::Fill(options) => threads()?.block_on(fill::run(&options)),

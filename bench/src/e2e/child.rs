@@ -19,9 +19,14 @@ pub(crate) fn now() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
 }
 
+/// When a source says that it was changed.
+pub(crate) fn at(source: &ConfigMap) -> Option<&str> {
+    source.data.as_ref()?.get(AT).map(String::as_str)
+}
+
 /// What is to be written, if anything: the child of a source that is not as it should be.
 pub(crate) fn wanted(source: &ConfigMap, current: Option<&Secret>, now: u128) -> Option<Secret> {
-    let at = source.data.as_ref()?.get(AT)?;
+    let at = at(source)?;
     let current_at = current.and_then(|child| child.data.as_ref()?.get(AT));
     if current_at.is_some_and(|current| current.0 == at.as_bytes()) {
         return None;
@@ -29,7 +34,7 @@ pub(crate) fn wanted(source: &ConfigMap, current: Option<&Secret>, now: u128) ->
     let mut child = current.cloned().unwrap_or_else(|| new(source));
     let bytes = |text: String| ByteString(text.into_bytes());
     child.data = Some(BTreeMap::from([
-        (AT.to_owned(), bytes(at.clone())),
+        (AT.to_owned(), bytes(at.to_owned())),
         (RECONCILED.to_owned(), bytes(now.to_string())),
     ]));
     Some(child)

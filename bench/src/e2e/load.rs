@@ -10,6 +10,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
+use super::UNCHANGED;
 use super::child::{AT, RECONCILED, now};
 
 /// How many creates are under way at once.
@@ -18,8 +19,6 @@ const CREATES: usize = 16;
 const SETTLE: Duration = Duration::from_millis(500);
 /// Nobody waits longer for a child.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What a source says before it is changed.
-const UNCHANGED: &str = "0";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {

@@ -1,5 +1,5 @@
 //! From a change until its reconcile is called and its child is seen: the same controller written with Setpoint,
-//! kube-rs and controller-runtime, each in a process of its own, on our server and on kube-apiserver.
+//! kube-rs and controller-runtime, and a bare watch, each in a process of its own, on our server and on kube-apiserver.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,8 @@ use crate::real::servers::{Reference, Server, cpu};
 
 const KUBE_RS: &str = "kube-rs";
 const CONTROLLER_RUNTIME: &str = "controller-runtime";
+/// No controller at all: what the server makes everybody wait.
+const BARE: &str = "a bare watch";
 const REFERENCE: &str = "kube-apiserver";
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -55,7 +57,7 @@ pub(super) fn run(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let load = bench_binary("setpoint-bench", bench)?;
     let setpoint = crate::real::setpoint_release(bench.skip_build)?;
     let peers = Peers::new(!bench.skip_build)?;
-    let controllers = controllers(bench, &load, &peers)?;
+    let mut controllers = controllers(bench, &load, &peers)?;
     let reference = match bench.takes(REFERENCE) {
         true => Reference::get(&peers).inspect_err(|error| println!("skipped {REFERENCE}: {error:#}")).ok(),
         false => None,
@@ -78,6 +80,8 @@ pub(super) fn run(bench: &Bench, figures: &mut Figures) -> Result<()> {
             }
         }
         in_process(&load, bench, figures)?;
+        // Nobody shall always be the first, or come after the same one.
+        controllers.rotate_left(1);
     }
     Ok(())
 }
@@ -97,6 +101,7 @@ fn controllers(bench: &Bench, ours: &Path, peers: &Peers) -> Result<Vec<Controll
             Err(error) => println!("skipped {CONTROLLER_RUNTIME}: {error:#}"),
         }
     }
+    controllers.push(Controller { side: BARE, program: ours.to_owned(), argument: Some("e2e-bare") });
     Ok(controllers)
 }
 
