@@ -105,13 +105,7 @@ async fn start(
         let watch = core.storage.watch(collection, after)?;
         return Ok(Start { watch, initial: VecDeque::new(), initial_end: None });
     }
-    let query = ListQuery {
-        collection: Arc::clone(collection),
-        prefix: selection.prefix().into(),
-        at: None,
-        after: None,
-        limit: None,
-    };
+    let query = ListQuery::all(collection).under(selection.prefix());
     let page = core.storage.list(&query).await?;
     let watch = core.storage.watch(collection, page.revision)?;
     let initial = page.records.into_iter().filter(|record| selection.matches(record)).collect();
