@@ -89,6 +89,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     let skip_build = options.skip_build;
     let profile = if options.debug { ("dev", "debug") } else { ("release", "release") };
     let binary = setpoint(profile, skip_build)?;
+    kubectls(report, peers, &|| Server::setpoint(&binary))?;
     let mut server = Server::setpoint(&binary)?;
     clients(report, peers, &server);
     informers(report, &mut server, skip_build);
@@ -172,6 +173,7 @@ fn compare_access(report: &mut Report, peers: &Peers, binary: &Path, reference: 
 fn against_kube_apiserver(report: &mut Report, peers: &Peers, options: &Real) -> Result<()> {
     let skip_build = options.skip_build;
     let reference = Reference::get(peers).context("the server under test cannot be had")?;
+    kubectls(report, peers, &|| Server::kube_apiserver(&reference))?;
     let mut server = Server::kube_apiserver(&reference)?;
     clients(report, peers, &server);
     informers(report, &mut server, skip_build);
@@ -191,15 +193,20 @@ fn against_kube_apiserver(report: &mut Report, peers: &Peers, options: &Real) ->
     Ok(())
 }
 
-/// The suites of clients, which are the same for every server.
-fn clients(report: &mut Report, peers: &Peers, server: &Server) {
+/// The suites of kubectl, each on a server of its own: one must not find the definitions that another has left.
+fn kubectls(report: &mut Report, peers: &Peers, start: &dyn Fn() -> Result<Server>) -> Result<()> {
     for peer in [&KUBECTL, &OLD_KUBECTL] {
         let suite = suite(peer);
         if let Some(binary) = wanted(report, peers, peer, &suite) {
             let version = peer.version().unwrap_or_default();
-            kubectl::run(report, &suite, &binary, &version, server.kubeconfig());
+            kubectl::run(report, &suite, &binary, &version, start()?.kubeconfig());
         }
     }
+    Ok(())
+}
+
+/// The suites of other clients, which are the same for every server.
+fn clients(report: &mut Report, peers: &Peers, server: &Server) {
     if let Some(program) = wanted(report, peers, &HELM, helm::SUITE) {
         helm::run(report, &program, server);
     }
