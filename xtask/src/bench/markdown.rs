@@ -36,7 +36,7 @@ const PICTURES: [(&str, &str); 3] = [
     ),
     (
         "e2e",
-        "![From a change to its reconcile: Setpoint, controller-runtime, kube-rs, on both servers](img/e2e.svg)",
+        "![From a change to its reconcile: Setpoint, controller-runtime, kube-rs, a bare watch, on both servers](img/e2e.svg)",
     ),
 ];
 

@@ -42,8 +42,12 @@ const INFORMERS: &[(&str, &str)] = &[
     ("kube-rs, managedFields dropped, list", "kube-rs"),
 ];
 const SERVERS: &[(&str, &str)] = &[(OURS, "Setpoint"), ("kube-apiserver", "kube-apiserver, etcd")];
-const CONTROLLERS: &[(&str, &str)] =
-    &[(OURS, "Setpoint"), ("controller-runtime", "controller-runtime"), ("kube-rs", "kube-rs")];
+const CONTROLLERS: &[(&str, &str)] = &[
+    (OURS, "Setpoint"),
+    ("controller-runtime", "controller-runtime"),
+    ("kube-rs", "kube-rs"),
+    ("a bare watch", "a bare watch"),
+];
 
 const fn panel(
     title: &'static str,
