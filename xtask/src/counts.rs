@@ -9,6 +9,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::workspace::{self, Program};
+
 /// Options of `cargo xtask counts`.
 #[derive(clap::Args)]
 pub(crate) struct Counts {
@@ -54,7 +56,7 @@ pub(crate) fn run(options: &Counts) -> Result<ExitCode> {
         println!("skipped: there is no valgrind");
         return Ok(ExitCode::SUCCESS);
     };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
+    let root = workspace::root()?;
     let path = root.join("bench/counts.txt");
     let (written, tools) = (fs::read_to_string(&path).unwrap_or_default(), tools(&valgrind)?);
     if !options.update && written.lines().next() != Some(tools.as_str()) {
@@ -64,7 +66,7 @@ pub(crate) fn run(options: &Counts) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let binary = build(root, options.skip_build)?;
+    let binary = build(options.skip_build)?;
     let before = parse(&written);
     let mut counted = Vec::new();
     for Case { name, rounds, each } in CASES {
@@ -148,17 +150,10 @@ fn parse(text: &str) -> Vec<(String, u64)> {
     text.lines().filter_map(line).collect()
 }
 
-fn build(root: &Path, skip_build: bool) -> Result<PathBuf> {
-    if !skip_build {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let features = ["--no-default-features", "--features", "apiserver"];
-        let arguments =
-            [&["build", "--profile", "counts", "-p", "setpoint-bench"] as &[_], &features].concat();
-        let status = Command::new(cargo).args(arguments).current_dir(root).status()?;
-        ensure!(status.success(), "setpoint-bench does not build");
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("counts/setpoint-bench"))
+fn build(skip_build: bool) -> Result<PathBuf> {
+    let arguments = &["--no-default-features", "--features", "apiserver"];
+    Program { package: "setpoint-bench", name: "setpoint-bench", profile: "counts", arguments }
+        .get(skip_build)
 }
 
 /// The instructions of a whole run.

@@ -9,6 +9,8 @@ mod kinds;
 mod kubeconfig;
 mod load;
 mod real;
+mod soak;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -28,6 +30,8 @@ enum Task {
     Load(load::Load),
     /// Run the suites against real components: kubectl, client-go, kube-apiserver.
     Real(real::Real),
+    /// Run what gets better with time (kills, power cuts, attacks, random properties) for as long as you say.
+    Soak(soak::Soak),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +41,7 @@ fn main() -> ExitCode {
         Task::Kinds(options) => kinds::run(&options),
         Task::Load(options) => load::run(&options),
         Task::Real(options) => real::run(&options),
+        Task::Soak(options) => soak::run(&options),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

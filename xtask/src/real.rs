@@ -22,10 +22,10 @@ pub(crate) mod startup;
 mod workloads;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use http::Client;
@@ -34,6 +34,8 @@ use peers::{
 };
 use report::{Filter, Report};
 use servers::{Reference, Server};
+
+use crate::workspace::{Program, root, target};
 
 /// Options of `cargo xtask real`.
 #[derive(clap::Args)]
@@ -87,7 +89,7 @@ pub(crate) fn run(options: &Real) -> Result<ExitCode> {
 
 fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Result<()> {
     let skip_build = options.skip_build;
-    let profile = if options.debug { ("dev", "debug") } else { ("release", "release") };
+    let profile = if options.debug { "dev" } else { "release" };
     let binary = setpoint(profile, skip_build)?;
     kubectls(report, peers, &|| Server::setpoint(&binary))?;
     let mut server = Server::setpoint(&binary)?;
@@ -178,7 +180,7 @@ fn against_kube_apiserver(report: &mut Report, peers: &Peers, options: &Real) ->
     clients(report, peers, &server);
     informers(report, &mut server, skip_build);
     if report.filter().takes_suite(samples::SUITE) {
-        let profile = if options.debug { ("dev", "debug") } else { ("release", "release") };
+        let profile = if options.debug { "dev" } else { "release" };
         let binary = setpoint(profile, skip_build)?;
         examples(report, peers, &Server::kube_apiserver(&reference)?, &binary, skip_build);
     }
@@ -236,15 +238,6 @@ fn examples(report: &mut Report, peers: &Peers, server: &Server, setpoint: &Path
     }
 }
 
-fn root() -> Result<&'static Path> {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")
-}
-
-/// Where cargo puts what it builds.
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
-}
-
 /// The binary of a peer if the suite is wanted and the peer can be had.
 fn wanted(report: &mut Report, peers: &Peers, peer: &Peer, suite: &str) -> Option<PathBuf> {
     if !report.filter().takes_suite(suite) {
@@ -260,28 +253,12 @@ fn suite(kubectl: &Peer) -> String {
 
 /// The release build of this workspace's binary, built unless told otherwise.
 pub(crate) fn setpoint_release(skip_build: bool) -> Result<PathBuf> {
-    setpoint(("release", "release"), skip_build)
+    setpoint("release", skip_build)
 }
 
-/// The binary of this workspace, from a profile and the folder where cargo puts what it makes.
-fn setpoint((profile, folder): (&str, &str), skip_build: bool) -> Result<PathBuf> {
-    let root = root()?;
-    if !skip_build {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args(["build", "--profile", profile, "-p", "setpoint-cli"])
-            .current_dir(root)
-            .status()
-            .context("cannot run cargo")?;
-        if !status.success() {
-            bail!("setpoint does not build");
-        }
-    }
-    let binary = target(root).join(folder).join("setpoint");
-    if !binary.exists() {
-        bail!("{} is not there: run without --skip-build", binary.display());
-    }
-    Ok(binary)
+/// The binary of this workspace, from a profile.
+fn setpoint(profile: &str, skip_build: bool) -> Result<PathBuf> {
+    Program { package: "setpoint-cli", name: "setpoint", profile, arguments: &[] }.get(skip_build)
 }
 
 fn build_all(peers: &Peers) -> ExitCode {

@@ -1,6 +1,6 @@
 //! The programs of `bench/`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,20 +9,11 @@ use serde_json::Value;
 
 use super::Bench;
 use crate::real::process;
+use crate::workspace::Program;
 
 /// A release build of one of them.
 pub(super) fn bench_binary(package: &str, bench: &Bench) -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
-    if !bench.skip_build {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status =
-            Command::new(cargo).args(["build", "--release", "-p", package]).current_dir(root).status()?;
-        ensure!(status.success(), "{package} does not build");
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let binary = target.join("release").join(package);
-    ensure!(binary.exists(), "{} is not there: run without --skip-build", binary.display());
-    Ok(binary)
+    Program { package, name: package, profile: "release", arguments: &[] }.get(bench.skip_build)
 }
 
 /// What a program prints, as JSON.
