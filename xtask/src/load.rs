@@ -6,6 +6,9 @@
 mod connection;
 mod fill;
 mod hostile;
+mod latencies;
+mod lists;
+mod race;
 mod server;
 mod soak;
 mod svg;
@@ -38,6 +41,10 @@ enum What {
     Fill(fill::Options),
     /// Malformed and abusive requests beside a decent client: memory, and what the decent one waits.
     Hostile(hostile::Options),
+    /// Lists that find nothing among many objects, and what another client waits meanwhile.
+    Lists(lists::Options),
+    /// Clients that patch one object at the same time: each patch is answered and kept.
+    Race(race::Options),
     /// Lease renewals, events and updates at full speed: memory and file size level off.
     Soak(soak::Options),
 }
@@ -49,6 +56,8 @@ pub(crate) fn run(options: &Load) -> Result<ExitCode> {
         What::Throughput(what) => throughput::run(what, &binary, &options.on)?,
         What::Fill(what) => fill::run(what, &binary, &options.on)?,
         What::Hostile(what) => hostile::run(what, &binary, &options.on)?,
+        What::Lists(what) => lists::run(what, &binary, &options.on)?,
+        What::Race(what) => race::run(what, &binary, &options.on)?,
         What::Soak(what) => soak::run(what, &binary, &options.on)?,
     }
     Ok(ExitCode::SUCCESS)

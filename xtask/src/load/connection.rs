@@ -37,11 +37,22 @@ impl Connection {
 
     /// Sends a request and waits for the answer: its status and its body.
     pub(crate) fn send(&mut self, method: &str, path: &str, body: &[u8]) -> Result<(u16, &[u8])> {
+        self.send_as(method, path, "application/json", body)
+    }
+
+    /// The same with a body of another type.
+    pub(crate) fn send_as(
+        &mut self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &[u8],
+    ) -> Result<(u16, &[u8])> {
         self.out.clear();
         let length = body.len();
         write!(
             self.out,
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\n\
              Content-Length: {length}\r\n\r\n"
         )?;
         self.out.extend_from_slice(body);

@@ -30,7 +30,7 @@ pub(crate) fn run(options: &Options, binary: &Path, on: &Path) -> Result<()> {
     let server = Server::start(binary, &folder, options.memory)?;
     let begun = Instant::now();
     create(&server, options.pods, "pods", &pod)?;
-    create(&server, options.config_maps, "configmaps", &config_map)?;
+    config_maps(&server, options.config_maps)?;
     let count = options.pods + options.config_maps;
     println!(
         "{count} objects in {:.1} s, {:.0} MiB resident",
@@ -64,6 +64,11 @@ pub(crate) fn run(options: &Options, binary: &Path, on: &Path) -> Result<()> {
     thread::sleep(Duration::from_secs(2));
     println!("two seconds later: {:.0} MiB resident", server.resident()?);
     Ok(())
+}
+
+/// Many ConfigMaps.
+pub(super) fn config_maps(server: &Server, count: usize) -> Result<()> {
+    create(server, count, "configmaps", &config_map)
 }
 
 fn create(

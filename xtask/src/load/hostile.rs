@@ -21,6 +21,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::connection::Connection;
+use super::latencies::Latencies;
 use super::server::Server;
 
 const TOKENS: &str = "hostile,hostile,2\n";
@@ -37,24 +38,6 @@ pub(crate) struct Options {
     /// Connections that begin a request and never end it.
     #[arg(long, default_value_t = 500)]
     slow: usize,
-}
-
-/// How long the decent client waited, sorted.
-struct Latencies(Vec<Duration>);
-
-impl Latencies {
-    fn at(&self, part: f64) -> f64 {
-        let last = self.0.len().saturating_sub(1);
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-        let index = (last as f64 * part) as usize;
-        self.0.get(index).map_or(0.0, |time| time.as_secs_f64() * 1000.0)
-    }
-
-    fn print(&self, title: &str) {
-        let (p50, p99, worst) = (self.at(0.5), self.at(0.99), self.at(1.0));
-        let count = self.0.len();
-        println!("{title:32} p50 {p50:7.2} ms  p99 {p99:7.2} ms  worst {worst:7.2} ms  ({count} requests)");
-    }
 }
 
 pub(crate) fn run(options: &Options, binary: &Path, on: &Path) -> Result<()> {
@@ -149,9 +132,8 @@ fn decent(connection: &mut Connection, n: usize) -> Result<Duration> {
 
 fn quiet(server: &Server, count: usize) -> Result<Latencies> {
     let mut connection = server.connect()?;
-    let mut times = (0..count).map(|n| decent(&mut connection, n)).collect::<Result<Vec<_>>>()?;
-    times.sort_unstable();
-    Ok(Latencies(times))
+    let times = (0..count).map(|n| decent(&mut connection, n)).collect::<Result<Vec<_>>>()?;
+    Ok(Latencies::new(times))
 }
 
 /// Sends decent requests, a thousand a second at most, while `attack` runs.
@@ -173,8 +155,7 @@ fn beside<T>(
                 }
                 thread::sleep(Duration::from_millis(1));
             }
-            times.sort_unstable();
-            Ok(Latencies(times))
+            Ok(Latencies::new(times))
         });
         let outcome = attack();
         stop.store(true, Ordering::Relaxed);
