@@ -8,6 +8,7 @@ mod authorize;
 mod body;
 mod bootstrap;
 mod cel;
+mod contention;
 mod convert;
 mod definitions;
 mod discovery;

@@ -10,6 +10,7 @@ use setpoint_kinds::{Type, UnknownField, Verb, conform, protobuf};
 
 use crate::authorize::Attributes;
 use crate::body;
+use crate::contention::Deadline;
 use crate::definitions::{self, Custom};
 use crate::managed_fields;
 use crate::metadata;
@@ -36,6 +37,8 @@ pub(crate) struct ResourceRequest {
     pub body: Bytes,
     /// When it came, on the server's clock.
     pub received: Timestamp,
+    /// When it gives up.
+    pub deadline: Deadline,
     /// What the sender shall read besides the answer.
     pub warnings: Warnings,
 }
@@ -89,6 +92,15 @@ impl ResourceRequest {
             media if media.contains("yaml") => body::parse_yaml(&self.body).ok().map(|decoded| decoded.value),
             _ => serde_json::from_slice(&self.body).ok(),
         }
+    }
+
+    /// Whether the body may name the version that it depends on. It need not know for sure.
+    pub(crate) fn may_name_version(&self) -> bool {
+        if self.body.starts_with(protobuf::MAGIC) {
+            let version = |object: Value| object.pointer("/metadata/resourceVersion").is_some();
+            return self.as_json().is_some_and(version);
+        }
+        memchr::memmem::find(&self.body, b"resourceVersion").is_some()
     }
 
     /// The name of the object; every route that needs one has one.
@@ -145,6 +157,7 @@ impl ResourceRequest {
             user_agent: self.user_agent.clone(),
             body: Bytes::new(),
             received: self.received,
+            deadline: self.deadline,
             warnings: self.warnings.clone(),
         }
     }

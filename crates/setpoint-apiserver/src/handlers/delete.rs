@@ -9,6 +9,7 @@ use super::get::find;
 use super::update;
 use crate::admission::{self, Attributes};
 use crate::answer::{Answer, Payload, respond_list};
+use crate::contention::Attempts;
 use crate::convert;
 use crate::definitions;
 use crate::kinds;
@@ -25,8 +26,6 @@ use crate::strategy;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
-/// A delete that loses the race against other writers this often gives up.
-const TRIES: usize = 10;
 
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
     let options = read_options(request)?;
@@ -106,7 +105,12 @@ pub(super) async fn delete(
     options: &DeleteOptions,
 ) -> Result<(Payload, bool)> {
     let write = WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() };
-    for _ in 0..TRIES {
+    let key = key_of(resource, &record);
+    let mut attempts = match asked {
+        Some(request) => Attempts::of(core, key, request),
+        None => Attempts::of_server(core, key),
+    };
+    loop {
         let stored = object::decode(&record.value, record.revision);
         let old = convert::webhook::to_served(core, resource, stored).await?;
         check_preconditions(resource, &old, options)?;
@@ -131,14 +135,12 @@ pub(super) async fn delete(
         } else {
             update::store(core, resource, &record, key_of(resource, &record), marked, &write).await?
         };
-        match written {
-            Ok(payload) => return Ok((payload, gone)),
-            Err(Some(newer)) => record = newer,
-            Err(None) => return Err(Status::not_found(resource.group_resource(), object::name(&old))),
+        if let Ok(payload) = written {
+            return Ok((payload, gone));
         }
+        let newer = attempts.next().await?;
+        record = newer.ok_or_else(|| Status::not_found(resource.group_resource(), object::name(&old)))?;
     }
-    let (_, name) = record.path.rsplit_once('/').unwrap_or(("", &record.path));
-    Err(Status::modified(resource.group_resource(), name))
 }
 
 /// Deletes an object that the server itself wants to be gone; whether it is.

@@ -6,6 +6,7 @@ mod audit;
 mod authentication;
 mod bad_input;
 mod content;
+mod contention;
 mod create;
 mod definitions;
 mod delete;
