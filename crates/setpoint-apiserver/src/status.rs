@@ -230,6 +230,12 @@ impl Status {
         Status::conflict(resource, name, why)
     }
 
+    /// 500, without a reason: a new object has the version of an old one.
+    pub(crate) fn version_of_new() -> Status {
+        let message = "resourceVersion should not be set on objects to be created";
+        Status::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
     /// 410: the history that the client asks for is gone.
     pub(crate) fn expired(message: impl Into<String>) -> Status {
         Status::new(StatusCode::GONE, "Expired", message)
