@@ -214,7 +214,7 @@ async fn resource_request(
         .resource(&path.group, &path.version, &path.resource)
         .ok_or_else(|| definitions::not_served(&path.group, &path.version))?;
     let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
-    let subject = if resource.definition().is_some() { Subject::Custom } else { Subject::BuiltIn };
+    let subject = Subject::of(&resource, path.subresource.as_deref());
     let representation = negotiate::representation(&parts.headers, &query, subject)?;
     Ok(ResourceRequest {
         verb,
