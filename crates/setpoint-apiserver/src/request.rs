@@ -176,7 +176,11 @@ impl ResourceRequest {
 
     /// Reads the body as an object of the expected kind, with the fields that this kind has.
     pub(crate) fn decode(&self, expected: Expected<'_>, validation: FieldValidation) -> Result<Input> {
-        Draft::from(self.parse(expected.kind)?).finish(expected, validation)
+        let mut draft = Draft::from(self.parse(expected.kind)?);
+        if BodyFormat::of(self.content_type.as_deref())? == BodyFormat::Json {
+            draft.text = Some(self.body.clone());
+        }
+        draft.finish(expected, validation)
     }
 
     /// The same for options, which every group-version has under its own name.
@@ -216,6 +220,8 @@ pub(crate) struct Draft {
     warnings: Vec<String>,
     /// The same in the words of strict validation.
     strict: Vec<String>,
+    /// The JSON that it was read from.
+    text: Option<Bytes>,
     /// It is what a patch made of a good object: if it is bad, the patch is.
     is_patched: bool,
     /// How a patch is quoted if it is bad; otherwise the object that it makes is.
@@ -229,6 +235,7 @@ impl From<body::Decoded> for Draft {
             warnings,
             strict: decoded.strict_errors(),
             value: decoded.value,
+            text: None,
             is_patched: false,
             quoted: None,
         }
@@ -241,6 +248,7 @@ impl From<Patched> for Draft {
             value: patched.value,
             warnings: patched.strict_errors.clone(),
             strict: patched.strict_errors,
+            text: None,
             is_patched: true,
             quoted: patched.quoted,
         }
@@ -274,8 +282,21 @@ impl Draft {
         if reset.is_some() {
             managed_fields::set(&mut object, reset);
         }
-        let unknown = unknown.iter().map(ToString::to_string).collect();
-        let found = Found { warnings: self.warnings, strict: self.strict, unknown };
+        let found = match self.text {
+            // Go's decoder tells of the fields as they come.
+            Some(text) if unknown.len() + self.strict.len() > 1 && validation != FieldValidation::Ignore => {
+                let all = body::strict_errors(&text, unknown.into_iter().map(|field| field.path));
+                Found { warnings: all.clone(), strict: all, unknown: Vec::new() }
+            }
+            _ => {
+                let mut unknown: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+                if self.quoted.is_some() {
+                    // What a strategic patch makes is a map, whose unknown fields are sorted.
+                    unknown.sort_unstable();
+                }
+                Found { warnings: self.warnings, strict: self.strict, unknown }
+            }
+        };
         let warnings = found.judge(validation).map_err(|why| match (&before, &self.quoted) {
             (_, Some(patch)) => Status::bad_patch(patch, why),
             (Some(before), None) => Status::bad_patch(&before.to_string(), why),
