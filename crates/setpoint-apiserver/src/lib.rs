@@ -17,6 +17,7 @@ mod field_error;
 mod filters;
 mod handlers;
 mod health;
+mod indent;
 mod kinds;
 pub mod kubeconfig;
 mod label_query;

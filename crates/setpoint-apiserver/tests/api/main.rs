@@ -14,6 +14,7 @@ mod guarantees;
 mod kinds;
 mod list;
 mod openapi;
+mod order;
 mod patch;
 mod policies;
 mod protobuf;
