@@ -189,6 +189,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+    use crate::resource::Registry;
     use crate::storage::{
         Action, Change, CommitError, Expect, Found, Limits, ListQuery, Memory, Page, ReadError, Revision,
         Stats, Storage, Watch,
@@ -204,8 +205,19 @@ mod tests {
         memory: Memory,
         /// How many commits were tried.
         commits: Arc<AtomicUsize>,
-        /// Whether somebody else always writes first.
-        is_beaten: bool,
+        beaten: Arc<Beaten>,
+    }
+
+    /// How often somebody else still writes first, by collection.
+    type Beaten = Mutex<BTreeMap<Arc<str>, usize>>;
+
+    impl Slow {
+        fn is_beaten(&self, key: &Key) -> bool {
+            let mut beaten = self.beaten.lock();
+            let Some(left) = beaten.get_mut(&key.collection).filter(|left| **left > 0) else { return false };
+            *left -= 1;
+            true
+        }
     }
 
     impl Storage for Slow {
@@ -219,8 +231,8 @@ mod tests {
             async move {
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(COMMIT).await;
-                if self.is_beaten
-                    && let Expect::Revision(_) = change.expect
+                if let Expect::Revision(_) = change.expect
+                    && self.is_beaten(&change.key)
                     && let Ok(Found { record: Some(record) }) = self.memory.get(&change.key).await
                 {
                     let action = Action::Put { value: record.value.clone(), expires: None };
@@ -247,16 +259,34 @@ mod tests {
         }
     }
 
-    async fn server(is_beaten: bool) -> (ApiServer, Arc<AtomicUsize>) {
+    struct Fixture {
+        server: ApiServer,
+        commits: Arc<AtomicUsize>,
+        beaten: Arc<Beaten>,
+    }
+
+    impl Fixture {
+        /// Somebody else is faster so often from now on.
+        fn beat(&self, (group, plural): (&str, &str), often: usize) {
+            let resource = Registry::built_in().expect(group, "v1", plural);
+            self.beaten.lock().insert(Arc::clone(resource.collection()), often);
+        }
+    }
+
+    async fn fixture() -> Fixture {
         let commits = Arc::new(AtomicUsize::new(0));
-        let storage =
-            Slow { memory: Memory::new(Limits::default()), commits: Arc::clone(&commits), is_beaten };
+        let beaten = Arc::new(Beaten::default());
+        let storage = Slow {
+            memory: Memory::new(Limits::default()),
+            commits: Arc::clone(&commits),
+            beaten: Arc::clone(&beaten),
+        };
         let server = ApiServer::builder().env(Env::seeded(1)).start(Box::new(storage)).await.unwrap();
         let shared = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}});
         let path = MAP.strip_suffix("/shared").unwrap();
         assert_eq!(send(&server, "POST", path, "application/json", &shared).await, 201);
         commits.store(0, Ordering::Relaxed);
-        (server, commits)
+        Fixture { server, commits, beaten }
     }
 
     async fn send(server: &ApiServer, method: &str, path: &str, media: &str, body: &Value) -> StatusCode {
@@ -273,7 +303,7 @@ mod tests {
     async fn many_writers_of_one_record_all_get_through_with_little_more_work_than_one_after_another() {
         const WRITERS: usize = 24;
         const ROUNDS: usize = 40;
-        let (server, commits) = server(false).await;
+        let Fixture { server, commits, .. } = fixture().await;
         let start = Instant::now();
         let slowest = join_all((0..WRITERS).map(async |writer| {
             let mut slowest = Duration::ZERO;
@@ -298,7 +328,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_always_loses_ends_with_its_time() {
-        let (server, _) = server(true).await;
+        let fixture = fixture().await;
+        fixture.beat(("", "configmaps"), usize::MAX);
+        let server = &fixture.server;
         for (method, media) in [
             ("PATCH", "application/merge-patch+json"),
             ("PUT", "application/json"),
@@ -309,14 +341,68 @@ mod tests {
                 "DELETE" => json!({}),
                 _ => json!({"kind": "ConfigMap", "metadata": {"name": "shared"}, "data": {"a": "b"}}),
             };
-            let code = send(&server, method, &format!("{MAP}?timeout=2s"), media, &body).await;
+            let code = send(server, method, &format!("{MAP}?timeout=2s"), media, &body).await;
             assert_eq!((code.as_u16(), start.elapsed().as_secs()), (504, 2), "{method}");
         }
     }
 
     #[tokio::test(start_paused = true)]
+    async fn whatever_is_written_gets_through_when_others_are_faster_for_a_while() {
+        const OFTEN: usize = 30;
+        let fixture = fixture().await;
+        let server = &fixture.server;
+        let json = "application/json";
+        fixture.beat(("", "configmaps"), OFTEN);
+        assert_eq!(patch(server, MAP, &json!({"data": {"a": "b"}})).await, 200);
+        fixture.beat(("", "configmaps"), OFTEN);
+        assert_eq!(send(server, "DELETE", MAP, json, &json!({})).await, 200);
+
+        // The server writes the status of a definition, ...
+        fixture.beat(("apiextensions.k8s.io", "customresourcedefinitions"), OFTEN);
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let definition = json!({
+            "metadata": {"name": "foos.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Cluster", "names": {"kind": "Foo", "plural": "foos"},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}}
+                }]
+            }
+        });
+        assert_eq!(send(server, "POST", definitions, json, &definition).await, 201);
+        assert_eq!(send(server, "GET", "/apis/example.com/v1/foos", json, &Value::Null).await, 200);
+        // ... the service of its group, ...
+        let service = "/apis/apiregistration.k8s.io/v1/apiservices/v1.example.com";
+        assert_eq!(send(server, "GET", service, json, &Value::Null).await, 200);
+        fixture.beat(("apiregistration.k8s.io", "apiservices"), OFTEN);
+        let foos = format!("{definitions}/foos.example.com");
+        assert_eq!(send(server, "DELETE", &foos, json, &json!({})).await, 200);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(send(server, "GET", service, json, &Value::Null).await, 404);
+        // ... and the rules of roles that are made of others.
+        let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+        let whole = json!({
+            "metadata": {"name": "whole"}, "rules": [],
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"part-of": "whole"}}]}
+        });
+        assert_eq!(send(server, "POST", roles, json, &whole).await, 201);
+        fixture.beat(("rbac.authorization.k8s.io", "clusterroles"), OFTEN);
+        let part = json!({
+            "metadata": {"name": "part", "labels": {"part-of": "whole"}},
+            "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+        });
+        assert_eq!(send(server, "POST", roles, json, &part).await, 201);
+        let key =
+            Registry::built_in().expect("rbac.authorization.k8s.io", "v1", "clusterroles").key(None, "whole");
+        let record = read(server.core(), &key).await.unwrap().unwrap();
+        let whole: Value = serde_json::from_slice(&record.value).unwrap();
+        assert_eq!(whole["rules"], part["rules"]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn attempts_end_by_themselves_when_nobody_waits_for_them() {
-        let (server, _) = server(false).await;
+        let Fixture { server, .. } = fixture().await;
         let core = server.core();
         let key = Key { collection: "core/configmaps".into(), path: "default/shared".into() };
         let limit = Duration::from_secs(3);
@@ -332,7 +418,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn somebody_who_never_gives_up_the_turn_does_not_keep_others_from_writing() {
-        let (server, _) = server(false).await;
+        let Fixture { server, .. } = fixture().await;
         let core = server.core();
         let key = Key { collection: "core/configmaps".into(), path: "default/shared".into() };
         let mut stuck = Attempts::of_server(core, key);
