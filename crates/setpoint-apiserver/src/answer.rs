@@ -9,6 +9,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::convert;
+use crate::indent::indent;
 use crate::negotiate::{Media, MetaVersion, Representation, Shape};
 use crate::object::{self, ListMeta};
 use crate::request::ResourceRequest;
@@ -83,12 +84,16 @@ fn text_body(request: &ResourceRequest, payload: Payload) -> Result<Bytes> {
             Tabulator::new(resource, shape, request.received).write_unstored(object, &mut out);
         }
         (Payload::Object(object), Shape::PartialMetadata(version)) => {
-            write_value(&partial_metadata(object, version), &mut out);
+            object::append_object(&mut out, &partial_metadata(object, version));
+        }
+        // A Status is what it is.
+        (Payload::Other(object), Shape::PartialMetadata(version)) if object["kind"] != "Status" => {
+            object::append_object(&mut out, &partial_metadata(object, version));
         }
         (Payload::Other(object), Shape::Table(shape)) if object["kind"] == "Scale" => {
             table::write_scale(&object, shape, request.received, &mut out);
         }
-        (Payload::Object(object) | Payload::Other(object), _) => write_value(&object, &mut out),
+        (Payload::Object(object) | Payload::Other(object), _) => object::append_object(&mut out, &object),
     }
     finish(representation, out)
 }
@@ -104,17 +109,13 @@ pub(crate) fn write_object(
     match shape {
         Shape::PartialMetadata(version) => {
             let object = convert::to_served(resource, object::decode(value, revision));
-            write_value(&partial_metadata(object, version), out);
+            object::append_object(out, &partial_metadata(object, version));
         }
         _ if resource.is_converted() => {
-            write_value(&convert::to_served(resource, object::decode(value, revision)), out);
+            object::append_object(out, &convert::to_served(resource, object::decode(value, revision)));
         }
         _ => object::write(value, revision, out),
     }
-}
-
-fn write_value(value: &Value, out: &mut Vec<u8>) {
-    serde_json::to_writer(out, value).expect("JSON values always serialise into memory");
 }
 
 fn partial_metadata(mut object: Value, version: MetaVersion) -> Value {
@@ -168,6 +169,7 @@ struct List {
     /// Makes rows, if the list is a table.
     tabulator: Option<Tabulator>,
     start: String,
+    end: String,
     records: std::iter::Peekable<std::vec::IntoIter<Arc<Record>>>,
     is_written: bool,
 }
@@ -180,15 +182,22 @@ impl List {
         let resource = &request.resource;
         let shape = request.representation.shape;
         let mut tabulator = None;
-        let start = match shape {
-            Shape::Object => object::list_start(resource.api_version(), &resource.list_kind(), meta),
+        let (start, end) = match shape {
+            Shape::Object if resource.definition().is_some() => {
+                object::custom_list(resource.api_version(), &resource.list_kind(), meta)
+            }
+            Shape::Object => {
+                let start = object::list_start(resource.api_version(), &resource.list_kind(), meta);
+                (start, object::LIST_END.to_owned())
+            }
             Shape::PartialMetadata(version) => {
-                object::list_start(version.api_version(), "PartialObjectMetadataList", meta)
+                let start = object::list_start(version.api_version(), "PartialObjectMetadataList", meta);
+                (start, object::LIST_END.to_owned())
             }
             Shape::Table(shape) => {
                 let made = tabulator.insert(Tabulator::new(resource, shape, request.received));
                 made.prepare_list(&mut records);
-                made.start(meta, true)
+                (made.start(meta, true), TABLE_END.to_owned())
             }
         };
         List {
@@ -196,6 +205,7 @@ impl List {
             shape,
             tabulator,
             start,
+            end,
             records: records.into_iter().peekable(),
             is_written: false,
         }
@@ -230,8 +240,7 @@ impl Iterator for List {
         let mut out = std::mem::take(&mut self.start).into_bytes();
         while out.len() < Self::PIECE {
             let Some(record) = self.records.next() else {
-                let end = if self.tabulator.is_some() { TABLE_END } else { object::LIST_END };
-                out.extend_from_slice(end);
+                out.extend_from_slice(self.end.as_bytes());
                 self.is_written = true;
                 break;
             };
@@ -250,9 +259,10 @@ fn finish(representation: &Representation, json: impl Into<Bytes>) -> Result<Byt
     if representation.media != Media::Yaml && !representation.pretty {
         return Ok(json);
     }
+    if representation.media != Media::Yaml {
+        return Ok(indent(&json).into());
+    }
+    // Go, too, writes YAML in alphabetical order.
     let value: Value = serde_json::from_slice(&json).map_err(Status::internal)?;
-    Ok(match representation.media {
-        Media::Json | Media::Protobuf => serde_json::to_vec_pretty(&value).map_err(Status::internal)?.into(),
-        Media::Yaml => serde_saphyr::to_string(&value).map_err(Status::internal)?.into(),
-    })
+    Ok(serde_saphyr::to_string(&value).map_err(Status::internal)?.into())
 }

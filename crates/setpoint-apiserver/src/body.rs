@@ -15,6 +15,7 @@ use setpoint_kinds::protobuf;
 use crate::status::{Result, Status};
 
 pub(crate) use json::parse as parse_json;
+pub(crate) use json::strict_errors;
 pub(crate) use yaml::parse as parse_yaml;
 
 /// The largest body that a request may have, as in kube-apiserver.

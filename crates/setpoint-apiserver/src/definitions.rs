@@ -21,6 +21,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use crate::contention::{Attempts, Deadline};
 use crate::object;
 use crate::resource::{Registry, Resource};
 use crate::server::Core;
@@ -34,8 +35,6 @@ pub(crate) use served::Served;
 
 /// How long the background waits before it tries again what failed.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often a status that others write at the same time is written again.
-const TRIES: usize = 8;
 
 /// The custom resources of a server.
 #[derive(Debug, Default)]
@@ -106,19 +105,22 @@ pub(crate) async fn sync(core: &Core) -> Result<()> {
         Ok(parsed) => parsed,
         Err(_) => core.definitions.syncing.lock().await,
     };
-    for _ in 0..TRIES {
+    let deadline = Deadline::of_server(&core.env);
+    let mut attempts = BTreeMap::new();
+    loop {
         let objects = read_all(core).await?;
-        if accept(core, &objects).await? {
-            continue;
+        let is_settled = !accept(core, &objects, &mut attempts).await?;
+        if is_settled {
+            refresh(core, &mut parsed, objects);
+            return api_services(core).await;
         }
-        refresh(core, &mut parsed, objects);
-        return api_services(core).await;
+        if deadline.check(&core.env).is_err() {
+            // Somebody changes definitions all the time: serve what there is, and look again later.
+            refresh(core, &mut parsed, objects);
+            core.definitions.wake.notify_one();
+            return Ok(());
+        }
     }
-    // Somebody changes definitions all the time: serve what there is, and look again later.
-    let objects = read_all(core).await?;
-    refresh(core, &mut parsed, objects);
-    core.definitions.wake.notify_one();
-    Ok(())
 }
 
 /// Keeps the APIServices in step, when what is served has changed.
@@ -147,22 +149,31 @@ async fn read_all(core: &Core) -> Result<Vec<Stored>> {
 }
 
 /// Settles names and conditions; whether anything was written, or somebody else wrote.
-async fn accept(core: &Core, all: &[Stored]) -> Result<bool> {
+async fn accept<'a>(
+    core: &'a Core,
+    all: &[Stored],
+    attempts: &mut BTreeMap<Key, Attempts<'a>>,
+) -> Result<bool> {
     let mut changed = false;
     for wanted in acceptance::settle(all.iter().map(|stored| &stored.object), core.env.now()) {
-        let (stored, object) = (&all[wanted.index], wanted.object);
-        match write(core, &stored.record, &object).await {
-            Ok(_) | Err(CommitError::Conflict { .. }) => changed = true,
-            Err(CommitError::NotStored(error)) => return Err(error.into()),
-        }
+        changed = true;
+        let record = &all[wanted.index].record;
+        let Err(error) = write(core, record, &wanted.object).await else { continue };
+        error.into_current()?;
+        let key = key_of(record);
+        attempts.entry(key.clone()).or_insert_with(|| Attempts::of_server(core, key)).lost().await;
     }
     Ok(changed)
+}
+
+fn key_of(record: &Record) -> Key {
+    Key { collection: Arc::clone(resource().collection()), path: record.path.clone() }
 }
 
 /// Writes a new state of a definition, if it is still what it was.
 async fn write(core: &Core, record: &Record, object: &Value) -> Result<Arc<Record>, CommitError> {
     let change = Change {
-        key: Key { collection: Arc::clone(resource().collection()), path: record.path.clone() },
+        key: key_of(record),
         expect: Expect::Revision(record.revision),
         action: Action::Put { value: object::encode(object), expires: None },
     };

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::indent::indent;
 use crate::negotiate::{self, Media, Subject};
+use crate::object;
 use crate::options::Query;
 use crate::response::{Body, respond as response};
 use crate::status::{Result, Status};
@@ -85,7 +87,9 @@ struct Document {
 impl Document {
     fn new(value: Value) -> Document {
         use std::hash::{DefaultHasher, Hash, Hasher};
-        let compact = Bytes::from(value.to_string());
+        let mut compact = Vec::new();
+        object::append_object(&mut compact, &value);
+        let compact = Bytes::from(compact);
         let mut hasher = DefaultHasher::new();
         compact.hash(&mut hasher);
         let etag = HeaderValue::try_from(format!("\"{:016X}\"", hasher.finish()));
@@ -94,7 +98,7 @@ impl Document {
 
     fn body(&self, media: Media, pretty: bool) -> Result<Bytes> {
         Ok(match (media, pretty) {
-            (Media::Json, true) => serde_json::to_vec_pretty(&self.value).map_err(Status::internal)?.into(),
+            (Media::Json, true) => indent(&self.compact).into(),
             // Protobuf is not offered for these.
             (Media::Json | Media::Protobuf, _) => self.compact.clone(),
             (Media::Yaml, _) => serde_saphyr::to_string(&self.value).map_err(Status::internal)?.into(),

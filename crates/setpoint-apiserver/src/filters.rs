@@ -14,6 +14,7 @@ use crate::audit::{Ending, Pending};
 use crate::authenticate::impersonate;
 use crate::authorize::{self, Attributes};
 use crate::body::{self, MAX_BODY};
+use crate::contention::Deadline;
 use crate::definitions;
 use crate::dispatch;
 use crate::metadata::names;
@@ -112,6 +113,7 @@ async fn answer(
     let user = identify(core, parts, &attributes, &version, pending).await?;
     let route = route?;
     let limit = time_limit(&query)?;
+    let deadline = Deadline::after(&core.env, limit);
     let place = core.limits.request(&user)?;
     // A log that is followed takes its place among the watches too.
     let is_followed =
@@ -135,7 +137,7 @@ async fn answer(
             }
             Route::Server(segments) => dispatch::server(core, &segments, &query, &parts.headers),
             Route::Resource(path) => {
-                let request = resource_request(core, parts, path, query, acting, body).await?;
+                let request = resource_request(core, parts, path, query, deadline, acting, body).await?;
                 if let Some(pending) = pending.as_mut().filter(|pending| pending.level().has_request())
                     && let Some(object) = request.as_json()
                 {
@@ -197,6 +199,7 @@ async fn resource_request(
     parts: &Parts,
     path: ResourcePath,
     query: Query,
+    deadline: Deadline,
     user: Arc<User>,
     body: RequestBody,
 ) -> Result<ResourceRequest> {
@@ -211,7 +214,7 @@ async fn resource_request(
         .resource(&path.group, &path.version, &path.resource)
         .ok_or_else(|| definitions::not_served(&path.group, &path.version))?;
     let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
-    let subject = if resource.definition().is_some() { Subject::Custom } else { Subject::BuiltIn };
+    let subject = Subject::of(&resource, path.subresource.as_deref());
     let representation = negotiate::representation(&parts.headers, &query, subject)?;
     Ok(ResourceRequest {
         verb,
@@ -225,6 +228,7 @@ async fn resource_request(
         user,
         user_agent: text(header::USER_AGENT).map(str::to_owned),
         received: core.env.now(),
+        deadline,
         warnings: Warnings::default(),
         body: if verb.is_write() { body::read(body, MAX_BODY).await? } else { Bytes::new() },
     })

@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 
 use http::{HeaderMap, header};
 
+use crate::handlers::review;
 use crate::options::Query;
+use crate::resource::Resource;
 use crate::status::{Result, Status};
 
 const JSON: &str = "application/json";
@@ -33,6 +35,8 @@ pub(crate) enum Media {
 pub(crate) enum Subject {
     /// Objects of a built-in kind: everything can be had.
     BuiltIn,
+    /// The same, but nobody has made columns for them: questions to the server, and most subresources.
+    WithoutColumns,
     /// Custom resources have no protobuf form, but their metadata do.
     Custom,
     /// The server itself, as text.
@@ -72,6 +76,25 @@ pub(crate) enum MetaVersion {
     #[default]
     V1,
     V1Beta1,
+}
+
+impl Subject {
+    /// What the answers of a resource or of its subresource are about.
+    pub(crate) fn of(resource: &Resource, subresource: Option<&str>) -> Subject {
+        if resource.definition().is_some() {
+            return Subject::Custom;
+        }
+        let (group, plural) = (resource.group(), resource.plural());
+        let has_columns = match subresource {
+            None => !review::is_review(group, plural) && (group, plural) != ("", "bindings"),
+            Some("status") => !matches!(
+                group,
+                "apiextensions.k8s.io" | "apiregistration.k8s.io" | "resource.k8s.io" | "scheduling.k8s.io"
+            ),
+            Some(part) => part == "scale",
+        };
+        if has_columns { Subject::BuiltIn } else { Subject::WithoutColumns }
+    }
 }
 
 impl MetaVersion {
@@ -147,9 +170,10 @@ impl Representation {
 impl Representation {
     fn is_possible(&self, subject: Subject) -> bool {
         match (self.media, self.shape, subject) {
+            (_, Shape::Table(_), Subject::WithoutColumns) => false,
             (Media::Json | Media::Yaml, _, _) => true,
             (Media::Protobuf, Shape::Table(_), _) | (Media::Protobuf, _, Subject::Server) => false,
-            (Media::Protobuf, Shape::Object, subject) => subject == Subject::BuiltIn,
+            (Media::Protobuf, Shape::Object, subject) => subject != Subject::Custom,
             (Media::Protobuf, Shape::PartialMetadata(_), _) => true,
         }
     }

@@ -1,8 +1,11 @@
 //! Objects as bytes: how they are stored, and how they are sent.
 //!
 //! An object is stored as the JSON that clients get, but without its resourceVersion, which is not known
-//! before the commit. `apiVersion`, `kind` and `metadata` come first, so that sending an object is a copy of
+//! before the commit. `kind`, `apiVersion` and `metadata` come first, so that sending an object is a copy of
 //! its bytes with the resourceVersion put in at a place that is found at once.
+//!
+//! The order of the fields is kube-apiserver's. Its built-in kinds are Go structs, which begin with `kind`; custom resources
+//! are maps, which are written in alphabetical order, `apiVersion` first. Nothing but this file knows the order.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -23,18 +26,52 @@ pub(crate) fn encode(object: &Value) -> Bytes {
     let metadata = object["metadata"].as_object().expect("stored objects have metadata");
     assert!(metadata.contains_key("name"), "stored objects have a name");
     let mut out = Vec::with_capacity(1024);
-    out.extend_from_slice(b"{\"apiVersion\":");
-    append(&mut out, &object["apiVersion"]);
-    out.extend_from_slice(b",\"kind\":");
-    append(&mut out, &object["kind"]);
+    let [first, second] = type_fields(object);
+    out.push(b'{');
+    append_field(&mut out, first, &object[first]);
+    out.push(b',');
+    append_field(&mut out, second, &object[second]);
     out.push(b',');
     out.extend_from_slice(METADATA);
     append_fields(&mut out, metadata, &["resourceVersion"], true);
     out.push(b'}');
-    append_fields(&mut out, object, &["apiVersion", "kind", "metadata"], false);
+    append_fields(&mut out, object, &[first, second, "metadata"], false);
     out.push(b'}');
     out.shrink_to_fit();
     Bytes::from(out)
+}
+
+/// `apiVersion` and `kind`, in the order in which the object has them.
+fn type_fields(object: &Map<String, Value>) -> [&'static str; 2] {
+    let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let is_struct = match version.split_once('/') {
+        None | Some(("meta.k8s.io" | "apidiscovery.k8s.io", _)) => true,
+        Some((group, _)) => setpoint_kinds::table().group(group).is_some(),
+    };
+    if is_struct { ["kind", "apiVersion"] } else { ["apiVersion", "kind"] }
+}
+
+/// Appends an object that is not stored as clients see it.
+pub(crate) fn append_object(out: &mut Vec<u8>, object: &Value) {
+    let Some(fields) = object.as_object() else { return append(out, object) };
+    let [first, second] = type_fields(fields);
+    let head = [first, second, "metadata"];
+    let mut is_first = true;
+    out.push(b'{');
+    for (name, value) in head.iter().filter_map(|name| Some((name, fields.get(*name)?))) {
+        if !std::mem::take(&mut is_first) {
+            out.push(b',');
+        }
+        append_field(out, name, value);
+    }
+    append_fields(out, fields, &head, is_first);
+    out.push(b'}');
+}
+
+fn append_field(out: &mut Vec<u8>, name: &str, value: &Value) {
+    append(out, name);
+    out.push(b':');
+    append(out, value);
 }
 
 fn append_fields(out: &mut Vec<u8>, fields: &Map<String, Value>, except: &[&str], mut first: bool) {
@@ -45,9 +82,7 @@ fn append_fields(out: &mut Vec<u8>, fields: &Map<String, Value>, except: &[&str]
         if !std::mem::take(&mut first) {
             out.push(b',');
         }
-        append(out, name);
-        out.push(b':');
-        append(out, value);
+        append_field(out, name, value);
     }
 }
 
@@ -197,8 +232,21 @@ pub(crate) fn list_start(api_version: &str, kind: &str, meta: &ListMeta) -> Stri
     start
 }
 
+/// The beginning and the end of a list of custom resources, whose fields are in alphabetical order.
+pub(crate) fn custom_list(api_version: &str, kind: &str, meta: &ListMeta) -> (String, String) {
+    let mut metadata = Map::from_iter([("resourceVersion".to_owned(), meta.revision.to_string().into())]);
+    if let Some(next) = &meta.next {
+        metadata.insert("continue".to_owned(), next.as_str().into());
+    }
+    if let Some(remaining) = meta.remaining {
+        metadata.insert("remainingItemCount".to_owned(), remaining.into());
+    }
+    let start = format!(r#"{{"apiVersion":"{api_version}","items":["#);
+    (start, format!("],\"kind\":\"{kind}\",\"metadata\":{}}}\n", Value::Object(metadata)))
+}
+
 /// The end of a list.
-pub(crate) const LIST_END: &[u8] = b"]}\n";
+pub(crate) const LIST_END: &str = "]}\n";
 
 #[cfg(test)]
 mod tests {
@@ -232,6 +280,37 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "resourceVersion": "9"}});
         let without = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}});
         assert_eq!(encode(&with), encode(&without));
+    }
+
+    #[test]
+    fn built_in_kinds_begin_with_their_kind_and_custom_ones_with_their_version() {
+        for (version, start) in [
+            ("v1", r#"{"kind":"X","apiVersion":"v1","metadata":{"#),
+            ("apps/v1", r#"{"kind":"X","apiVersion":"apps/v1","metadata":{"#),
+            ("meta.k8s.io/v1", r#"{"kind":"X","apiVersion":"meta.k8s.io/v1","metadata":{"#),
+            ("apps.example.com/v1", r#"{"apiVersion":"apps.example.com/v1","kind":"X","metadata":{"#),
+        ] {
+            let object =
+                json!({"apiVersion": version, "kind": "X", "metadata": {"name": "a"}, "data": {"a": "b"}});
+            let mut appended = Vec::new();
+            append_object(&mut appended, &object);
+            for text in [String::from_utf8(encode(&object).to_vec()), String::from_utf8(appended)] {
+                let text = text.unwrap();
+                assert!(text.starts_with(start), "{text}");
+                assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), object);
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_is_no_whole_object_is_written_too() {
+        for value in
+            [json!(null), json!({}), json!({"kind": "X"}), json!({"a": 1}), json!({"metadata": {}, "a": 1})]
+        {
+            let mut out = Vec::new();
+            append_object(&mut out, &value);
+            assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), value);
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use setpoint_kinds::{Type, UnknownField, Verb, conform, protobuf};
 
 use crate::authorize::Attributes;
 use crate::body;
+use crate::contention::Deadline;
 use crate::definitions::{self, Custom};
 use crate::managed_fields;
 use crate::metadata;
@@ -36,6 +37,8 @@ pub(crate) struct ResourceRequest {
     pub body: Bytes,
     /// When it came, on the server's clock.
     pub received: Timestamp,
+    /// When it gives up.
+    pub deadline: Deadline,
     /// What the sender shall read besides the answer.
     pub warnings: Warnings,
 }
@@ -89,6 +92,15 @@ impl ResourceRequest {
             media if media.contains("yaml") => body::parse_yaml(&self.body).ok().map(|decoded| decoded.value),
             _ => serde_json::from_slice(&self.body).ok(),
         }
+    }
+
+    /// Whether the body may name the version that it depends on. It need not know for sure.
+    pub(crate) fn may_name_version(&self) -> bool {
+        if self.body.starts_with(protobuf::MAGIC) {
+            let version = |object: Value| object.pointer("/metadata/resourceVersion").is_some();
+            return self.as_json().is_some_and(version);
+        }
+        memchr::memmem::find(&self.body, b"resourceVersion").is_some()
     }
 
     /// The name of the object; every route that needs one has one.
@@ -145,6 +157,7 @@ impl ResourceRequest {
             user_agent: self.user_agent.clone(),
             body: Bytes::new(),
             received: self.received,
+            deadline: self.deadline,
             warnings: self.warnings.clone(),
         }
     }
@@ -163,7 +176,11 @@ impl ResourceRequest {
 
     /// Reads the body as an object of the expected kind, with the fields that this kind has.
     pub(crate) fn decode(&self, expected: Expected<'_>, validation: FieldValidation) -> Result<Input> {
-        Draft::from(self.parse(expected.kind)?).finish(expected, validation)
+        let mut draft = Draft::from(self.parse(expected.kind)?);
+        if BodyFormat::of(self.content_type.as_deref())? == BodyFormat::Json {
+            draft.text = Some(self.body.clone());
+        }
+        draft.finish(expected, validation)
     }
 
     /// The same for options, which every group-version has under its own name.
@@ -203,6 +220,8 @@ pub(crate) struct Draft {
     warnings: Vec<String>,
     /// The same in the words of strict validation.
     strict: Vec<String>,
+    /// The JSON that it was read from.
+    text: Option<Bytes>,
     /// It is what a patch made of a good object: if it is bad, the patch is.
     is_patched: bool,
     /// How a patch is quoted if it is bad; otherwise the object that it makes is.
@@ -216,6 +235,7 @@ impl From<body::Decoded> for Draft {
             warnings,
             strict: decoded.strict_errors(),
             value: decoded.value,
+            text: None,
             is_patched: false,
             quoted: None,
         }
@@ -228,6 +248,7 @@ impl From<Patched> for Draft {
             value: patched.value,
             warnings: patched.strict_errors.clone(),
             strict: patched.strict_errors,
+            text: None,
             is_patched: true,
             quoted: patched.quoted,
         }
@@ -261,8 +282,21 @@ impl Draft {
         if reset.is_some() {
             managed_fields::set(&mut object, reset);
         }
-        let unknown = unknown.iter().map(ToString::to_string).collect();
-        let found = Found { warnings: self.warnings, strict: self.strict, unknown };
+        let found = match self.text {
+            // Go's decoder tells of the fields as they come.
+            Some(text) if unknown.len() + self.strict.len() > 1 && validation != FieldValidation::Ignore => {
+                let all = body::strict_errors(&text, unknown.into_iter().map(|field| field.path));
+                Found { warnings: all.clone(), strict: all, unknown: Vec::new() }
+            }
+            _ => {
+                let mut unknown: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+                if self.quoted.is_some() {
+                    // What a strategic patch makes is a map, whose unknown fields are sorted.
+                    unknown.sort_unstable();
+                }
+                Found { warnings: self.warnings, strict: self.strict, unknown }
+            }
+        };
         let warnings = found.judge(validation).map_err(|why| match (&before, &self.quoted) {
             (_, Some(patch)) => Status::bad_patch(patch, why),
             (Some(before), None) => Status::bad_patch(&before.to_string(), why),

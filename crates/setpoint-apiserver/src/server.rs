@@ -22,6 +22,7 @@ use crate::admission;
 use crate::audit::{Audit, AuditLog};
 use crate::authenticate::{Authenticator, SigningKey, TokenFile};
 use crate::bootstrap;
+use crate::contention::Queues;
 use crate::definitions::{self, Definitions};
 use crate::filters;
 use crate::limits;
@@ -77,6 +78,8 @@ struct Shared {
 pub(crate) struct Core {
     pub env: Env,
     pub storage: Box<dyn Storage>,
+    /// Who waits to change a record that others change too.
+    pub queues: Queues,
     pub metrics: Metrics,
     pub limits: limits::Limits,
     pub rbac: Rbac,
@@ -237,10 +240,11 @@ impl Builder {
         Ok(self.start(storage).await?)
     }
 
-    async fn start(self, storage: Box<dyn Storage>) -> Result<ApiServer, NotStored> {
+    pub(crate) async fn start(self, storage: Box<dyn Storage>) -> Result<ApiServer, NotStored> {
         let env = self.env.unwrap_or_default();
         let core = Arc::new(Core {
             storage,
+            queues: Queues::default(),
             metrics: Metrics::new(&env),
             limits: limits::Limits::default(),
             rbac: Rbac::default(),
@@ -330,6 +334,11 @@ impl ApiServer {
         if let Some(audit) = &self.shared.core.audit {
             audit.flush().await;
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Core {
+        &self.shared.core
     }
 
     /// Forgets the history up to now: watches from older resourceVersions are answered with 410.

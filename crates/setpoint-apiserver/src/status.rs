@@ -11,17 +11,17 @@ use crate::storage::{NotStored, ReadError};
 /// A failed request: what the client gets as a `v1` Status.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Status {
-    /// The HTTP status code.
-    #[serde(serialize_with = "code_as_number")]
-    pub(crate) code: StatusCode,
+    /// What people read.
+    pub(crate) message: String,
     /// The machine-readable reason: `NotFound`, `Conflict` …
     #[serde(skip_serializing_if = "is_empty")]
     pub(crate) reason: Cow<'static, str>,
-    /// What people read.
-    pub(crate) message: String,
     /// What it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) details: Option<Box<Details>>,
+    /// The HTTP status code.
+    #[serde(serialize_with = "code_as_number")]
+    pub(crate) code: StatusCode,
     /// A continue token with which the client can go on.
     #[serde(skip)]
     pub(crate) next: Option<String>,
@@ -228,6 +228,12 @@ impl Status {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
         Status::conflict(resource, name, why)
+    }
+
+    /// 500, without a reason: a new object has the version of an old one.
+    pub(crate) fn version_of_new() -> Status {
+        let message = "resourceVersion should not be set on objects to be created";
+        Status::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
     /// 410: the history that the client asks for is gone.

@@ -203,7 +203,7 @@ impl Tabulator {
         let meta = ListMeta { revision: version.parse().unwrap_or(0), ..ListMeta::default() };
         out.extend_from_slice(self.start(&meta, with_columns).as_bytes());
         self.write_value(stored, out);
-        out.extend_from_slice(TABLE_END);
+        out.extend_from_slice(TABLE_END.as_bytes());
     }
 
     fn write_value(&self, stored: Value, out: &mut Vec<u8>) {
@@ -232,7 +232,9 @@ impl Tabulator {
         let ends_initial_events =
             stored.pointer("/metadata/annotations/k8s.io~1initial-events-end").is_some();
         match self.shape.include {
-            IncludeObject::Object => append(out, &convert::to_served(&self.resource, stored)),
+            IncludeObject::Object => {
+                object::append_object(out, &convert::to_served(&self.resource, stored));
+            }
             IncludeObject::None if !ends_initial_events => out.extend_from_slice(b"null"),
             IncludeObject::Metadata | IncludeObject::None => {
                 let api_version = self.shape.version.api_version();
@@ -262,12 +264,16 @@ pub(crate) fn write_scale(scale: &Value, shape: TableShape, now: Timestamp, out:
             "metadata": scale["metadata"],
         }),
     };
-    append(out, &json!({"cells": (SCALE.cells)(scale, &context), "object": object}));
-    out.extend_from_slice(TABLE_END);
+    out.extend_from_slice(b"{\"cells\":");
+    append(out, &(SCALE.cells)(scale, &context));
+    out.extend_from_slice(b",\"object\":");
+    object::append_object(out, &object);
+    out.push(b'}');
+    out.extend_from_slice(TABLE_END.as_bytes());
 }
 
 /// The end of a table.
-pub(crate) const TABLE_END: &[u8] = b"]}\n";
+pub(crate) const TABLE_END: &str = "]}\n";
 
 fn table_start(shape: TableShape, columns: Option<Value>, meta: &ListMeta) -> String {
     let list = object::list_start(shape.version.api_version(), "Table", meta);

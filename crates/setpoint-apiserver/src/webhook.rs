@@ -5,6 +5,7 @@
 
 mod client;
 mod target;
+mod trust;
 
 use std::time::Duration;
 

@@ -28,6 +28,9 @@ pub(super) fn payload(request: &ResourceRequest, payload: &Payload) -> Option<Ve
     let body = match payload {
         Payload::Stored(record) => stored(resource, shape, &record.value, record.revision),
         Payload::Object(value) => whole(resource, shape, value.into()),
+        Payload::Other(value) if matches!(shape, Shape::PartialMetadata(_)) && value["kind"] != "Status" => {
+            whole(resource, shape, value.into())
+        }
         Payload::Other(value) => protobuf::encode(value),
     };
     known(body)

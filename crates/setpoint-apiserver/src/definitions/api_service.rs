@@ -6,11 +6,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Served;
+use crate::contention::Attempts;
 use crate::object::{self, metadata_mut};
 use crate::resource::{Registry, Resource};
 use crate::server::Core;
 use crate::status::Result;
-use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, NotStored, Record};
+use crate::storage::{Action, Change, Expect, Key, ListQuery, Record};
 use crate::strategy;
 
 /// Says that the server keeps the object: `onstart` for built-in groups, `true` for those of definitions.
@@ -63,10 +64,8 @@ pub(super) async fn keep(core: &Core, served: &Served) -> Result<()> {
     let records = core.storage.list(&query).await?.records;
     let mut wanted = wanted(served);
     for record in records {
-        if wanted.remove(&*record.path).is_none() && is_of_definition(&record) {
-            let key = Key { collection: Arc::clone(resource().collection()), path: record.path.clone() };
-            let action = Action::Delete { value: record.value.clone() };
-            commit(core, Change { key, expect: Expect::Revision(record.revision), action }).await?;
+        if wanted.remove(&*record.path).is_none() {
+            remove(core, record).await?;
         }
     }
     // All at once: a store that syncs its disk does so once for them.
@@ -106,6 +105,23 @@ fn is_of_definition(record: &Record) -> bool {
     object["metadata"]["labels"][MANAGED] == "true"
 }
 
+/// Removes an object that was made for a definition, whoever else writes it.
+async fn remove(core: &Core, record: Arc<Record>) -> Result<()> {
+    let key = Key { collection: Arc::clone(resource().collection()), path: record.path.clone() };
+    let mut attempts = Attempts::of_server(core, key.clone());
+    let mut current = Some(record);
+    while let Some(record) = current.filter(|record| is_of_definition(record)) {
+        let action = Action::Delete { value: record.value.clone() };
+        let change = Change { key: key.clone(), expect: Expect::Revision(record.revision), action };
+        match core.storage.commit(change).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error.into_current()?,
+        };
+        current = attempts.next().await?;
+    }
+    Ok(())
+}
+
 async fn create(core: &Core, name: String, (spec, managed): (Value, &str)) -> Result<()> {
     let mut object = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
@@ -120,14 +136,10 @@ async fn create(core: &Core, name: String, (spec, managed): (Value, &str)) -> Re
     }]});
     metadata_mut(&mut object).remove("resourceVersion");
     let action = Action::Put { value: object::encode(&object), expires: None };
-    commit(core, Change { key: resource().key(None, &name), expect: Expect::Absent, action }).await?;
-    Ok(())
-}
-
-/// Somebody else who was faster is right.
-async fn commit(core: &Core, change: Change) -> Result<(), NotStored> {
+    let change = Change { key: resource().key(None, &name), expect: Expect::Absent, action };
     match core.storage.commit(change).await {
-        Ok(_) | Err(CommitError::Conflict { .. }) => Ok(()),
-        Err(CommitError::NotStored(error)) => Err(error),
+        Ok(_) => Ok(()),
+        // Somebody else who was faster is right.
+        Err(error) => Ok(error.into_current().map(drop)?),
     }
 }

@@ -55,10 +55,6 @@ pub(super) async fn create(
         // Whoever may change objects may not therefore make new ones.
         authorize::authorize(core, &request.user, &request.attributes(Verb::Create)).await?;
     }
-    let metadata = metadata_mut(&mut object);
-    if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !version.is_empty()) {
-        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
-    }
     if resource.definition().is_some_and(Custom::is_terminating) {
         let why = "create not allowed while custom resource definition is terminating";
         return Err(Status::forbidden(resource.group_resource(), object::name(&object), why));
@@ -167,6 +163,7 @@ async fn store(
     admission::validate(core, attributes, &object).await?;
     let ResourceRequest { resource, namespace, .. } = attributes.request;
     let key = resource.key(namespace.as_deref(), object::name(&object));
+    let has_version = version_of(&object).is_some_and(|version| version != 0);
     let stored = convert::webhook::to_stored(core, resource, object).await?;
     if options.dry_run {
         return match read(core, &key).await? {
@@ -175,6 +172,10 @@ async fn store(
             existing => Ok(Err(existing)),
         };
     }
+    // The last check, as in kube-apiserver. It does not come to it in a dry run, nor when a PUT or an apply creates.
+    if has_version && attributes.request.verb == Verb::Create {
+        return Err(Status::version_of_new());
+    }
     let value: Bytes = object::encode(&stored);
     let expires = resource.behavior().ttl.map(|ttl| core.env.now() + ttl);
     let change = Change { key, expect: Expect::Absent, action: Action::Put { value, expires } };
@@ -182,6 +183,11 @@ async fn store(
         Ok(record) => Ok(Payload::Stored(record)),
         Err(error) => Err(error.into_current()?),
     })
+}
+
+/// The resourceVersion of an object, if it is one.
+fn version_of(object: &Value) -> Option<u64> {
+    object::text(object, &["metadata", "resourceVersion"])?.parse().ok()
 }
 
 /// The namespace of the path is the object's; a body that names another one is a mistake. An object of the

@@ -1,14 +1,17 @@
 //! DELETE of one object or of a collection.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Response;
-use serde_json::{Value, json};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
 
 use super::get::find;
 use super::update;
 use crate::admission::{self, Attributes};
 use crate::answer::{Answer, Payload, respond_list};
+use crate::contention::Attempts;
 use crate::convert;
 use crate::definitions;
 use crate::kinds;
@@ -25,8 +28,6 @@ use crate::strategy;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
-/// A delete that loses the race against other writers this often gives up.
-const TRIES: usize = 10;
 
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
     let options = read_options(request)?;
@@ -106,7 +107,12 @@ pub(super) async fn delete(
     options: &DeleteOptions,
 ) -> Result<(Payload, bool)> {
     let write = WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() };
-    for _ in 0..TRIES {
+    let key = key_of(resource, &record);
+    let mut attempts = match asked {
+        Some(request) => Attempts::of(core, key, request),
+        None => Attempts::of_server(core, key),
+    };
+    loop {
         let stored = object::decode(&record.value, record.revision);
         let old = convert::webhook::to_served(core, resource, stored).await?;
         check_preconditions(resource, &old, options)?;
@@ -131,14 +137,12 @@ pub(super) async fn delete(
         } else {
             update::store(core, resource, &record, key_of(resource, &record), marked, &write).await?
         };
-        match written {
-            Ok(payload) => return Ok((payload, gone)),
-            Err(Some(newer)) => record = newer,
-            Err(None) => return Err(Status::not_found(resource.group_resource(), object::name(&old))),
+        if let Ok(payload) = written {
+            return Ok((payload, gone));
         }
+        let newer = attempts.next().await?;
+        record = newer.ok_or_else(|| Status::not_found(resource.group_resource(), object::name(&old)))?;
     }
-    let (_, name) = record.path.rsplit_once('/').unwrap_or(("", &record.path));
-    Err(Status::modified(resource.group_resource(), name))
 }
 
 /// Deletes an object that the server itself wants to be gone; whether it is.
@@ -194,34 +198,53 @@ fn check_preconditions(resource: &Resource, object: &Value, options: &DeleteOpti
 
 /// The object as it is while it waits for its end: the same as before if it waits already.
 fn mark(core: &Core, resource: &Resource, old: &Value, options: &DeleteOptions) -> Value {
-    let grace = grace_period(resource, old, options);
+    let now = core.env.now();
     let mut object = old.clone();
-    set_finalizers(resource, &mut object, options.propagation);
-    let first = !object::is_being_deleted(old);
-    if first && definitions::concerns(resource) {
-        definitions::mark(&mut object, core.env.now());
-        return object;
-    }
-    let metadata = metadata_mut(&mut object);
-    if first {
-        let end = core.env.now() + std::time::Duration::from_secs(grace);
-        metadata.insert("deletionTimestamp".into(), strategy::timestamp(end));
-        if (resource.group(), resource.plural()) == ("", "namespaces") {
-            object["status"]["phase"] = "Terminating".into();
-            return object;
+    if object::is_being_deleted(old) {
+        let waits = resource.behavior().graceful_deletion
+            && !shorten(metadata_mut(&mut object), options.grace_period_seconds, now);
+        if !waits {
+            set_finalizers(resource, &mut object, options.propagation);
         }
-        metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
-        strategy::bump_generation(&mut object);
         return object;
     }
-    // A second delete can only shorten the time.
-    let left = old["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
-    if options.grace_period_seconds.is_some() && grace < left {
-        let end = core.env.now() + std::time::Duration::from_secs(grace);
-        metadata.insert("deletionTimestamp".into(), strategy::timestamp(end));
-        metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+    set_finalizers(resource, &mut object, options.propagation);
+    if definitions::concerns(resource) {
+        definitions::mark(&mut object, now);
+        return object;
     }
+    let grace = grace_period(resource, old, options);
+    let end = now.checked_add(Duration::from_secs(grace)).unwrap_or(Timestamp::MAX);
+    let metadata = metadata_mut(&mut object);
+    metadata.insert("deletionTimestamp".into(), strategy::timestamp(end));
+    if (resource.group(), resource.plural()) == ("", "namespaces") {
+        object["status"]["phase"] = "Terminating".into();
+        return object;
+    }
+    metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+    strategy::bump_generation(&mut object);
     object
+}
+
+/// A second delete can only shorten the time that an object has to end, counted from the first delete. False if the
+/// object goes on waiting as it does.
+fn shorten(metadata: &mut Map<String, Value>, wanted: Option<u64>, now: Timestamp) -> bool {
+    let given = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(0);
+    if given == 0 {
+        return true;
+    }
+    let Some(mut grace) = wanted.filter(|wanted| *wanted < given) else { return false };
+    let end = metadata.get("deletionTimestamp").and_then(Value::as_str);
+    let end = end.and_then(|end| end.parse::<Timestamp>().ok());
+    let mut end = end.and_then(|end| end.checked_sub(Duration::from_secs(given - grace)).ok()).unwrap_or(now);
+    if end < now {
+        // Who ends it has to see that its time is over, unless it is to vanish at once.
+        end = now;
+        grace = grace.min(1);
+    }
+    metadata.insert("deletionTimestamp".into(), strategy::timestamp(end));
+    metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+    true
 }
 
 /// How long the object may take to end. Only pods that run somewhere take any time.

@@ -4,9 +4,8 @@ use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::create;
-use super::get::read;
 use super::update::{self, Ownership};
-use crate::answer::{Answer, Payload};
+use crate::answer::Answer;
 use crate::convert;
 use crate::field_error::FieldError;
 use crate::kinds;
@@ -43,9 +42,6 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
     answer.respond(request)
 }
 
-/// How often an apply to what is not there, but then is, or the other way round, is tried again.
-const TRIES: usize = 5;
-
 /// Server-side apply. What is not there is created.
 async fn apply(
     core: &Core,
@@ -54,28 +50,15 @@ async fn apply(
     options: &WriteOptions,
 ) -> Result<Response<Body>> {
     let (applied, warnings) = patch::decode_applied(&request.body, options.field_validation)?;
-    let key = request.resource.key(request.namespace.as_deref(), request.name());
-    let mut tries = 0;
-    let (code, payload) = loop {
-        tries += 1;
-        let exists = part != Part::Main || read(core, &key).await?.is_some();
-        let outcome = if exists {
-            let merge = |old: Value| merge(core, request, options, &old, &applied);
-            let changed = update::change(core, request, part, options, Ownership::Given, merge).await;
-            changed.map(|payload| (StatusCode::OK, payload))
-        } else {
-            create_applied(core, request, options, &applied)
-                .await
-                .map(|payload| (StatusCode::CREATED, payload))
-        };
-        match outcome {
-            // Somebody else was faster.
-            Err(status)
-                if tries < TRIES
-                    && part == Part::Main
-                    && status.reason == if exists { "NotFound" } else { "AlreadyExists" } => {}
-            outcome => break outcome?,
-        }
+    let make = |old: Option<Value>| match old {
+        Some(old) => merge(core, request, options, &old, &applied),
+        None => new_applied(core, request, options, &applied),
+    };
+    let (code, payload) = if part == Part::Main {
+        update::create_or_change(core, request, options, Ownership::Given, make).await?
+    } else {
+        let modify = |old| make(Some(old));
+        (StatusCode::OK, update::change(core, request, part, options, Ownership::Given, modify).await?)
     };
     let payload = convert::webhook::payload(core, &request.resource, payload).await?;
     let mut answer = Answer::new(code, payload);
@@ -114,12 +97,13 @@ fn check_uid(request: &ResourceRequest, live: &Value, object: &Value) -> Result<
     Err(Status::invalid(request.resource.group_kind(), request.name(), &[error]))
 }
 
-async fn create_applied(
+/// The new object that is applied where there is none.
+fn new_applied(
     core: &Core,
     request: &ResourceRequest,
     options: &WriteOptions,
     applied: &Value,
-) -> Result<Payload> {
+) -> Result<Value> {
     let object = merge(core, request, options, &Target::of(core, request).empty(), applied)?;
     if let Some(uid) = object::text(&object, &["metadata", "uid"]).filter(|uid| !uid.is_empty()) {
         let why = format!(
@@ -127,5 +111,5 @@ async fn create_applied(
         );
         return Err(Status::conflict(request.resource.group_resource(), request.name(), &why));
     }
-    create::create(core, request, object, options, Ownership::Given).await
+    Ok(object)
 }

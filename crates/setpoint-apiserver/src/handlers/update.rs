@@ -9,6 +9,7 @@ use super::get::read;
 use super::{create, scale};
 use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
+use crate::contention::Attempts;
 use crate::convert;
 use crate::field_error::FieldError;
 use crate::kinds::{self, allocation};
@@ -24,9 +25,6 @@ use crate::status::{Result, Status};
 use crate::storage::{Action, Change, Expect, Key, Record};
 use crate::strategy::{self, Part};
 
-/// How often a change that does not depend on the version it was made from is tried again.
-const TRIES: usize = 5;
-
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -> Result<Response<Body>> {
     let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
     let input = request.decode(request.expected(), options.field_validation)?;
@@ -34,18 +32,18 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
     check_name(request, &object)?;
     create::set_namespace(request, &mut object)?;
     let resource = &*request.resource;
-    let key = resource.key(request.namespace.as_deref(), request.name());
-    let exists = read(core, &key).await?.is_some();
-    let (code, payload) = if !exists && part == Part::Main && resource.behavior().create_on_update {
-        (StatusCode::CREATED, create::create(core, request, object, &options, Ownership::Tracked).await?)
-    } else {
-        if version_of(&object).is_none() && !resource.behavior().unconditional_update {
+    let wanted = |old: Option<Value>| {
+        if old.is_some() && version_of(&object).is_none() && !resource.behavior().unconditional_update {
             let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
             return Err(Status::invalid(resource.group_resource(), request.name(), &[error]));
         }
-        let changed =
-            change(core, request, part, &options, Ownership::Tracked, |_| Ok(object.clone())).await?;
-        (StatusCode::OK, changed)
+        Ok(object.clone())
+    };
+    let (code, payload) = if part == Part::Main && resource.behavior().create_on_update {
+        create_or_change(core, request, &options, Ownership::Tracked, wanted).await?
+    } else {
+        let modify = |old| wanted(Some(old));
+        (StatusCode::OK, change(core, request, part, &options, Ownership::Tracked, modify).await?)
     };
     let payload = convert::webhook::payload(core, resource, payload).await?;
     let mut answer = Answer::new(code, payload);
@@ -110,9 +108,42 @@ pub(super) fn now(core: &Core) -> String {
     strategy::timestamp(core.env.now()).as_str().unwrap_or_default().to_owned()
 }
 
+/// Creates the object that the request names, or changes it if it is there: `make` gets what is there. If the object
+/// appears or vanishes meanwhile, it is the other way round.
+pub(super) async fn create_or_change(
+    core: &Core,
+    request: &ResourceRequest,
+    options: &WriteOptions,
+    ownership: Ownership,
+    mut make: impl FnMut(Option<Value>) -> Result<Value>,
+) -> Result<(StatusCode, Payload)> {
+    let key = request.resource.key(request.namespace.as_deref(), request.name());
+    let mut exists = read(core, &key).await?.is_some();
+    loop {
+        let (code, outcome) = if exists {
+            let modify = |old| make(Some(old));
+            (StatusCode::OK, change(core, request, Part::Main, options, ownership, modify).await)
+        } else {
+            let object = make(None)?;
+            (StatusCode::CREATED, create::create(core, request, object, options, ownership).await)
+        };
+        let (resource, name) = (request.resource.group_resource(), request.name());
+        let overtaken =
+            if exists { Status::not_found(resource, name) } else { Status::already_exists(resource, name) };
+        match outcome {
+            // What is being deleted says so before.
+            Err(status)
+                if status.reason == overtaken.reason && status.message.ends_with(&overtaken.message) => {}
+            outcome => return outcome.map(|payload| (code, payload)),
+        }
+        request.deadline.check(&core.env)?;
+        exists = read(core, &key).await?.is_some();
+    }
+}
+
 /// Changes the object that the request names: reads it, lets `modify` make the wanted state from it (in the
 /// served version), and writes that if it is allowed. If somebody else was faster, it is made again from the
-/// newer state; one that names the resourceVersion of the older is refused then.
+/// newer state, until the request's time is up; one that names the resourceVersion of the older is refused then.
 pub(super) async fn change(
     core: &Core,
     request: &ResourceRequest,
@@ -124,8 +155,9 @@ pub(super) async fn change(
     let resource = &*request.resource;
     let name = request.name();
     let key = resource.key(request.namespace.as_deref(), name);
-    let mut current = read(core, &key).await?;
-    for _ in 0..TRIES {
+    let mut attempts = Attempts::of(core, key.clone(), request);
+    let mut current = attempts.first().await?;
+    loop {
         let Some(record) = current else { return Err(Status::not_found(resource.group_resource(), name)) };
         let stored = object::decode(&record.value, record.revision);
         let old = convert::webhook::to_served(core, resource, stored).await?;
@@ -152,10 +184,9 @@ pub(super) async fn change(
         };
         match written {
             Ok(payload) => return Ok(payload),
-            Err(newer) => current = newer,
+            Err(_) => current = attempts.next().await?,
         }
     }
-    Err(Status::modified(resource.group_resource(), name))
 }
 
 /// The same for a kind that takes addresses or gives them up when it changes.

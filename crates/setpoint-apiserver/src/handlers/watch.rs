@@ -16,6 +16,7 @@ use crate::answer::{protobuf, write_object};
 use crate::convert;
 use crate::limits::Place;
 use crate::negotiate::{Media, Shape};
+use crate::object;
 use crate::options::ListOptions;
 use crate::request::ResourceRequest;
 use crate::resource::Resource;
@@ -317,9 +318,9 @@ impl Stream {
             _ => (self.resource.kind(), self.resource.api_version()),
         };
         let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-        let line = json!({"type": "BOOKMARK", "object": object});
-        serde_json::to_writer(&mut *out, &line).expect("JSON values always serialise into memory");
-        out.push(b'\n');
+        out.extend_from_slice(b"{\"type\":\"BOOKMARK\",\"object\":");
+        object::append_object(out, &object);
+        out.extend_from_slice(b"}\n");
     }
 
     fn write_error(&self, status: &Status, out: &mut Vec<u8>) {

@@ -1,12 +1,10 @@
 //! Cluster roles that are made of others.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 
 use super::index::Index;
 use super::rule::Rule;
-use crate::handlers::get::read;
+use crate::contention::Attempts;
 use crate::object;
 use crate::resource::Registry;
 use crate::server::Core;
@@ -59,14 +57,18 @@ fn outdated(index: &Index) -> Vec<(String, Vec<Rule>)> {
 async fn write(core: &Core, name: &str, rules: &[Rule]) -> Result<()> {
     let resource = Registry::built_in().expect(super::GROUP, "v1", "clusterroles");
     let key = resource.key(None, name);
-    let Some(record) = read(core, &key).await? else { return Ok(()) };
-    let mut role = object::decode(&record.value, record.revision);
-    role["rules"] = serde_json::to_value(rules).unwrap_or(Value::Null);
-    let action = Action::Put { value: object::encode(&role), expires: None };
-    let change = Change { key, expect: Expect::Revision(record.revision), action };
-    match core.storage.commit(change).await {
-        Ok(_) => Ok(()),
-        // Somebody has changed it meanwhile: the next pass looks again.
-        Err(error) => Ok(error.into_current().map(|_: Option<Arc<_>>| ())?),
+    let mut attempts = Attempts::of_server(core, key.clone());
+    let mut current = attempts.first().await?;
+    while let Some(record) = current {
+        let mut role = object::decode(&record.value, record.revision);
+        role["rules"] = serde_json::to_value(rules).unwrap_or(Value::Null);
+        let action = Action::Put { value: object::encode(&role), expires: None };
+        let change = Change { key: key.clone(), expect: Expect::Revision(record.revision), action };
+        match core.storage.commit(change).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error.into_current()?,
+        };
+        current = attempts.next().await?;
     }
+    Ok(())
 }

@@ -1,7 +1,6 @@
 //! Clients by target, each with its own trust and its kept connections.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,15 +15,12 @@ use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use lru::LruCache;
 use parking_lot::Mutex;
-use rustls::crypto::ring;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tower::Service;
 
 use super::CallError;
 use super::target::Target;
+use super::trust;
 
 /// How many different targets are remembered; more are possible, they connect anew.
 const MOST_CLIENTS: std::num::NonZeroUsize = std::num::NonZeroUsize::new(64).expect("it is not zero");
@@ -85,12 +81,7 @@ impl Clients {
 }
 
 fn connect(addresses: Option<Vec<SocketAddr>>, ca_bundle: &[u8]) -> Result<Http, String> {
-    let roots = roots(ca_bundle)?;
-    let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let tls = trust::client_config(ca_bundle)?;
     let resolver = match addresses {
         Some(addresses) => Resolver::Fixed(addresses),
         None => Resolver::System(GaiResolver::new()),
@@ -106,22 +97,6 @@ fn connect(addresses: Option<Vec<SocketAddr>>, ca_bundle: &[u8]) -> Result<Http,
         .wrap_connector(tcp);
     let mut builder = Client::builder(TokioExecutor::new());
     Ok(builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).build(https))
-}
-
-fn roots(ca_bundle: &[u8]) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    if ca_bundle.is_empty() {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        return Ok(roots);
-    }
-    for certificate in CertificateDer::pem_slice_iter(ca_bundle) {
-        let certificate = certificate.map_err(|error| format!("caBundle is not PEM: {error}"))?;
-        roots.add(certificate).map_err(|error| format!("caBundle has a bad certificate: {error}"))?;
-    }
-    if roots.is_empty() {
-        return Err("caBundle has no certificate".to_owned());
-    }
-    Ok(roots)
 }
 
 /// An error with its reasons: those of the transport say little by themselves.

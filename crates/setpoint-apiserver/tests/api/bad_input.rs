@@ -23,6 +23,49 @@ async fn unknown_fields_are_refused_warned_of_or_ignored() {
 }
 
 #[tokio::test]
+async fn several_problems_come_in_the_order_of_the_text() {
+    let api = Api::new();
+    let body = r#"{
+        "zebra": 1, "kind": "ConfigMap", "apiVersion": "v1", "zebra": 2,
+        "data": {"k": "1", "k": "2"},
+        "metadata": {"frob": {"a": 1, "a": 2}, "name": "a", "labels": {"x": "1", "x": "2"}, "name": "a"},
+        "ant": [], "data": {"k": "3"}
+    }"#;
+    let problems = [
+        r#"unknown field "zebra""#,
+        r#"duplicate field "data.k""#,
+        r#"unknown field "metadata.frob""#,
+        r#"duplicate field "metadata.labels.x""#,
+        r#"duplicate field "metadata.name""#,
+        r#"unknown field "ant""#,
+        r#"duplicate field "data""#,
+    ];
+    let strict = api.call("POST", &format!("{MAPS}?fieldValidation=Strict"), "application/json", body).await;
+    let message = format!(
+        "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: {}",
+        problems.join(", ")
+    );
+    strict.refused(400, &message);
+    let warned = api.call("POST", MAPS, "application/json", body).await;
+    let warnings: Vec<_> =
+        warned.headers.get_all("warning").iter().map(|value| value.to_str().unwrap()).collect();
+    let expected = problems.map(|problem| format!("299 - \"{}\"", problem.replace('"', "\\\"")));
+    assert_eq!(warnings, expected);
+}
+
+#[tokio::test]
+async fn the_duplicates_of_yaml_come_before_its_unknown_fields() {
+    let api = Api::new();
+    let body = "zebra: 1\nkind: ConfigMap\napiVersion: v1\nant: 1\nmetadata:\n  name: a\n  name: a\n";
+    let strict = api.call("POST", &format!("{MAPS}?fieldValidation=Strict"), "application/yaml", body).await;
+    strict.refused(
+        400,
+        "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: yaml: unmarshal \
+         errors:\n  line 7: key \"name\" already set in map, unknown field \"ant\", unknown field \"zebra\"",
+    );
+}
+
+#[tokio::test]
 async fn duplicate_fields_are_found() {
     let api = Api::new();
     let body = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"k":"1","k":"2"}}"#;

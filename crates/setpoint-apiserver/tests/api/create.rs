@@ -59,7 +59,37 @@ async fn a_new_object_has_no_version_yet() {
     let api = Api::new();
     let mut object = map("a", "x");
     object["metadata"]["resourceVersion"] = "5".into();
-    api.post(MAPS, &object).await.refused(400, "resourceVersion should not be set on objects to be created");
+    let refused = api.post(MAPS, &object).await;
+    assert_eq!(refused.reason(), "", "kube-apiserver gives no reason");
+    refused.refused(500, "resourceVersion should not be set on objects to be created");
+    // What is no version is none that was set.
+    for (name, version) in [("zero", "0"), ("text", "none")] {
+        let mut object = map(name, "x");
+        object["metadata"]["resourceVersion"] = version.into();
+        assert_ne!(api.post(MAPS, &object).await.ok()["metadata"]["resourceVersion"], version);
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_of_a_create_does_not_mind_a_version() {
+    let api = Api::new();
+    let mut object = map("a", "x");
+    object["metadata"]["resourceVersion"] = "5".into();
+    let answer = api.post(&format!("{MAPS}?dryRun=All"), &object).await;
+    assert_eq!((answer.code, &answer.body["metadata"]["resourceVersion"]), (201, &json!("5")));
+    assert_eq!(api.get(&format!("{MAPS}/a")).await.code, 404);
+    api.post(MAPS, &map("a", "x")).await.ok();
+    assert_eq!(api.post(&format!("{MAPS}?dryRun=All"), &object).await.reason(), "AlreadyExists");
+}
+
+#[tokio::test]
+async fn a_put_that_creates_does_not_mind_a_version() {
+    let api = Api::new();
+    let limits = "/api/v1/namespaces/default/limitranges";
+    let limit = json!({"metadata": {"name": "a", "resourceVersion": "5"}, "spec": {"limits": []}});
+    let created = api.put(&format!("{limits}/a"), &limit).await;
+    assert_eq!(created.code, 201, "{}", created.body);
+    assert_ne!(created.body["metadata"]["resourceVersion"], "5");
 }
 
 #[tokio::test]

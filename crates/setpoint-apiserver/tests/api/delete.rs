@@ -123,6 +123,55 @@ async fn a_placed_pod_ends_gracefully_and_any_other_at_once() {
     assert_eq!(api.get(&path).await.code, 404);
 }
 
+/// A pod on a node, deleted with its usual 30 seconds at midnight.
+async fn ending_pod(api: &Api, name: &str) -> String {
+    let mut placed = pod(name);
+    placed["spec"]["nodeName"] = "node-1".into();
+    api.post(PODS, &placed).await.ok();
+    let path = format!("{PODS}/{name}");
+    assert_eq!(
+        end_of(&api.delete(&path, &Value::Null).await.ok()),
+        (json!("2026-01-01T00:00:30Z"), json!(30))
+    );
+    path
+}
+
+fn end_of(pod: &Value) -> (Value, Value) {
+    let metadata = &pod["metadata"];
+    (metadata["deletionTimestamp"].clone(), metadata["deletionGracePeriodSeconds"].clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_delete_shortens_the_time_counted_from_the_first() {
+    let api = Api::new();
+    let path = ending_pod(&api, "web").await;
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let shorter = api.delete(&path, &json!({"gracePeriodSeconds": 20})).await.ok();
+    assert_eq!(end_of(&shorter), (json!("2026-01-01T00:00:20Z"), json!(20)));
+    tokio::time::advance(Duration::from_secs(5)).await;
+    // It cannot end in the past, and somebody has to see that it ends.
+    let over = api.delete(&path, &json!({"gracePeriodSeconds": 5})).await.ok();
+    assert_eq!(end_of(&over), (json!("2026-01-01T00:00:15Z"), json!(1)));
+    for later in [Value::Null, json!({"gracePeriodSeconds": 1}), json!({"gracePeriodSeconds": 60})] {
+        assert_eq!(api.delete(&path, &later).await.ok()["metadata"], over["metadata"], "{later}");
+    }
+    api.delete(&path, &json!({"gracePeriodSeconds": 0})).await.ok();
+    assert_eq!(api.get(&path).await.code, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_waits_for_its_end_takes_no_other_wishes() {
+    let api = Api::new();
+    let path = ending_pod(&api, "web").await;
+    let waiting = api.delete(&path, &json!({"propagationPolicy": "Foreground"})).await.ok();
+    assert_eq!(waiting["metadata"].get("finalizers"), None);
+    // A shorter time is as long as it says, even for a pod that has come to its end meanwhile.
+    api.merge(&format!("{path}/status"), &json!({"status": {"phase": "Succeeded"}})).await.ok();
+    let shorter = api.delete(&path, &json!({"gracePeriodSeconds": 20})).await.ok();
+    assert_eq!(end_of(&shorter), (json!("2026-01-01T00:00:20Z"), json!(20)));
+    assert_eq!(api.get(&path).await.code, 200);
+}
+
 #[tokio::test]
 async fn a_namespace_is_terminating_until_it_is_finalized() {
     let api = Api::new();

@@ -165,3 +165,82 @@ async fn kinds_without_columns_of_their_own_show_when_they_were_made() {
     assert_eq!(columns(&found), ["Name", "Created At"]);
     assert_eq!(cells(&found), [json!(["reader", created["metadata"]["creationTimestamp"]])]);
 }
+
+#[tokio::test]
+async fn what_has_no_columns_is_no_table() {
+    let api = Api::new();
+    api.post(PODS, &pod("web")).await.ok();
+    api.post(DEPLOYMENTS, &deployment("web")).await.ok();
+    let account = json!({"metadata": {"name": "robot"}});
+    api.post("/api/v1/namespaces/default/serviceaccounts", &account).await.ok();
+    let send = async |method: &str, path: &str, accept: &str, body: &Value| {
+        let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::ACCEPT, accept)
+            .header(header::CONTENT_TYPE, media)
+            .body(Full::from(body.to_string()))
+            .unwrap();
+        api.answer(request).await
+    };
+    let about = json!({"spec": {"user": "ann", "nonResourceAttributes": {"path": "/", "verb": "get"}}});
+    let authorization = "/apis/authorization.k8s.io/v1";
+    let authentication = "/apis/authentication.k8s.io/v1";
+    let robot = "/api/v1/namespaces/default/serviceaccounts/robot";
+    for (method, path, body) in [
+        ("POST", format!("{authorization}/selfsubjectaccessreviews"), about.clone()),
+        ("POST", format!("{authorization}/subjectaccessreviews"), about.clone()),
+        (
+            "POST",
+            format!("{authorization}/selfsubjectrulesreviews"),
+            json!({"spec": {"namespace": "default"}}),
+        ),
+        ("POST", format!("{authentication}/tokenreviews"), json!({"spec": {"token": "x"}})),
+        ("POST", format!("{authentication}/selfsubjectreviews"), json!({})),
+        ("POST", format!("{robot}/token"), json!({"spec": {"audiences": []}})),
+        ("POST", format!("{PODS}/web/binding"), json!({"target": {"name": "node-1"}})),
+        ("POST", format!("{PODS}/web/eviction"), json!({"metadata": {"name": "web"}})),
+        ("GET", format!("{PODS}/web/ephemeralcontainers"), Value::Null),
+        ("PATCH", format!("{PODS}/web/resize"), json!({})),
+    ] {
+        let refused = send(method, &path, TABLE, &body).await;
+        assert_eq!((refused.code, refused.reason()), (406, "NotAcceptable"), "{path}: {}", refused.body);
+        let plain = format!("{TABLE}, application/json");
+        if !path.ends_with("ephemeralcontainers") && !path.ends_with("resize") {
+            let answer = send(method, &format!("{path}?dryRun=All"), &plain, &body).await;
+            assert_ne!(answer.code, 406, "{path}: {}", answer.body);
+            assert_ne!(answer.body["kind"], "Table", "{path}");
+        }
+    }
+    assert_eq!(api.get(&format!("{PODS}/web")).await.ok()["spec"].get("nodeName"), None, "nothing was done");
+    // These have columns.
+    for path in [format!("{DEPLOYMENTS}/web/scale"), format!("{DEPLOYMENTS}/web/status")] {
+        assert_eq!(send("GET", &path, TABLE, &Value::Null).await.ok()["kind"], "Table", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_metadata_of_what_is_not_stored_can_be_asked_for() {
+    let api = Api::new();
+    api.post(DEPLOYMENTS, &deployment("web")).await.ok();
+    let partial = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    let scale = api.answer(ask(&format!("{DEPLOYMENTS}/web/scale"), partial)).await.ok();
+    assert_eq!(
+        (&scale["kind"], &scale["metadata"]["name"]),
+        (&json!("PartialObjectMetadata"), &json!("web"))
+    );
+    assert_eq!(scale.get("spec"), None);
+    let question = json!({"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}});
+    let request = Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+        .header(header::ACCEPT, partial)
+        .body(Full::from(question.to_string()))
+        .unwrap();
+    let review = api.answer(request).await;
+    assert_eq!(
+        (review.code, &review.body["kind"]),
+        (201, &json!("PartialObjectMetadata")),
+        "{}",
+        review.body
+    );
+}

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::at::{At, Errors, items};
 use super::{families, is_headless, may_have_node_ports, needs_cluster_ip, needs_health_check};
+use crate::contention::Attempts;
 use crate::field_error::FieldError;
 use crate::handlers::get::read;
 use crate::object;
@@ -390,8 +391,9 @@ impl Taker<'_> {
                 Some(record) => !self.in_use(&record).await?,
             });
         }
+        let mut attempts = Attempts::of_server(self.core, key.clone());
         let mut expect = Expect::Absent;
-        for _ in 0..TRIES {
+        loop {
             let action = Action::Put { value: object::encode(&record), expires: None };
             let change = Change { key: key.clone(), expect, action };
             match self.core.storage.commit(change).await {
@@ -399,14 +401,14 @@ impl Taker<'_> {
                     self.taken.push(key);
                     return Ok(true);
                 }
-                Err(error) => match error.into_current()? {
-                    None => expect = Expect::Absent,
-                    Some(record) if self.in_use(&record).await? => return Ok(false),
-                    Some(record) => expect = Expect::Revision(record.revision),
-                },
-            }
+                Err(error) => error.into_current()?,
+            };
+            expect = match attempts.next().await? {
+                None => Expect::Absent,
+                Some(record) if self.in_use(&record).await? => return Ok(false),
+                Some(record) => Expect::Revision(record.revision),
+            };
         }
-        Ok(false)
     }
 
     /// Whether the service that a record is for still has what the record stands for.
