@@ -134,10 +134,13 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, env: &Env)
     }
 }
 
-/// Lays what a request cannot change over a new state of an object.
-pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
+/// Sets what the server decides about a new state of an object. What the path cannot change is back in place already.
+pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: &mut Value, env: &Env) {
+    let now = || strategy::timestamp(env.now());
     match (resource.group(), resource.plural()) {
+        ("", "nodes") => node::prepare_update(new, old, part),
         ("", "persistentvolumeclaims") => persistent_volume_claim::prepare_update(new, part),
+        ("", "persistentvolumes") => persistent_volume::prepare_update(new, old, part, now),
         ("", "pods") => pod::prepare_update(new, old, part),
         ("", "serviceaccounts") => service_account::clean(new),
         ("", "services") => service::prepare_update(new, old, part),

@@ -1,3 +1,7 @@
+//! What has a path below an object.
+
+mod pods;
+
 use serde_json::{Value, json};
 
 use crate::support::{Api, DEPLOYMENTS, MAPS, PODS, deployment, map, pod, version};
@@ -45,6 +49,27 @@ async fn a_binding_places_a_pod_once() {
     assert_eq!(api.get(&format!("{PODS}/other")).await.ok()["spec"]["nodeName"], "node-2");
     let nowhere = api.post(&format!("{PODS}/web/binding"), &json!({"target": {}})).await;
     assert_eq!(nowhere.code, 422);
+}
+
+#[tokio::test]
+async fn a_volume_remembers_when_its_phase_changed() {
+    let api = Api::new();
+    let volumes = "/api/v1/persistentvolumes";
+    let volume = json!({
+        "metadata": {"name": "v"},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}},
+    });
+    let created = api.post(volumes, &volume).await.ok();
+    let first = &created["status"]["lastPhaseTransitionTime"];
+    let path = format!("{volumes}/v/status");
+    let replaced = json!({"metadata": {"name": "v"}, "status": {"phase": "Pending", "message": "m"}});
+    let same = api.put(&path, &replaced).await.ok();
+    assert_eq!(&same["status"]["lastPhaseTransitionTime"], first);
+    let old = json!({"status": {"phase": "Bound", "lastPhaseTransitionTime": "2020-01-01T00:00:00Z"}});
+    let given = api.merge(&path, &old).await.ok();
+    assert_eq!(given["status"]["lastPhaseTransitionTime"], "2020-01-01T00:00:00Z");
+    let released = api.merge(&path, &json!({"status": {"phase": "Released"}})).await.ok();
+    assert_eq!(&released["status"]["lastPhaseTransitionTime"], first, "the clock stands still here");
 }
 
 #[tokio::test]
