@@ -52,6 +52,30 @@ async fn a_binding_places_a_pod_once() {
 }
 
 #[tokio::test]
+async fn a_binding_is_for_the_pod_that_it_was_decided_for() {
+    let api = Api::new();
+    let created = api.post(PODS, &pod("web")).await.ok();
+    let path = format!("{PODS}/web/binding");
+    let nominated = json!({"status": {"nominatedNodeName": "node-2"}});
+    let newer = api.merge(&format!("{PODS}/web/status"), &nominated).await.ok();
+    let binding = |metadata: Value| json!({"metadata": metadata, "target": {"name": "node-1"}});
+    let other = api.post(&path, &binding(json!({"name": "other"}))).await;
+    other.refused(400, "name in URL does not match name in Binding object");
+    let stale = json!({"name": "web", "resourceVersion": created["metadata"]["resourceVersion"]});
+    assert_eq!(api.post(&path, &binding(stale)).await.reason(), "Conflict");
+    let uid = api.post(&path, &binding(json!({"name": "web", "uid": "another"}))).await;
+    assert_eq!(uid.reason(), "Conflict");
+    let nowhere = api.post(&path, &json!({"metadata": {"name": "web"}, "target": {"name": "a node"}})).await;
+    assert_eq!(nowhere.code, 422);
+    let fresh = json!({"name": "web", "resourceVersion": newer["metadata"]["resourceVersion"]});
+    assert_eq!(api.post(&path, &binding(fresh)).await.code, 201);
+    let placed = api.get(&format!("{PODS}/web")).await.ok();
+    assert_eq!(placed["spec"]["nodeName"], "node-1");
+    assert_eq!(placed["status"]["nominatedNodeName"], Value::Null);
+    assert_eq!(placed["metadata"]["generation"], 1, "a binding is no change of intent");
+}
+
+#[tokio::test]
 async fn a_volume_remembers_when_its_phase_changed() {
     let api = Api::new();
     let volumes = "/api/v1/persistentvolumes";
