@@ -1,5 +1,6 @@
 //! What has a path below an object.
 
+mod certificates;
 mod pods;
 
 use serde_json::{Value, json};
