@@ -1,6 +1,7 @@
 //! What may be written at all, before the object's own rules are looked at.
 
 mod attributes;
+mod certificates;
 mod conditions;
 mod matching;
 mod policies;
@@ -76,8 +77,9 @@ pub(crate) async fn mutate(core: &Core, attributes: &Attributes<'_>, mut object:
     Ok(Draft::from(patched).finish(attributes.request.expected(), FieldValidation::Ignore)?.object)
 }
 
-/// Asks policies and webhooks whether an object may be written as it is now.
+/// Asks the rights on signers, policies and webhooks whether an object may be written as it is now.
 pub(crate) async fn validate(core: &Core, attributes: &Attributes<'_>, object: &Value) -> Result<()> {
+    certificates::validate(core, attributes, object).await?;
     policies::validate(core, attributes, Some(object)).await?;
     webhooks::validate(core, attributes, Some(object)).await
 }

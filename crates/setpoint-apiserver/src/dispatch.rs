@@ -16,6 +16,7 @@ use crate::response::{Body, add_warnings};
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::strategy::Part;
+use crate::strategy::subresources::Speaks;
 use crate::{discovery, health, openapi, openid};
 
 /// Requests about the server itself.
@@ -102,28 +103,28 @@ async fn whole(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<B
 }
 
 async fn part(core: &Arc<Core>, request: &ResourceRequest, name: &str) -> Result<Response<Body>> {
-    let verbs = request.resource.subresource_verbs(name).ok_or_else(Status::no_such_path)?;
+    let resource = &request.resource;
+    let (Some(verbs), Some(path)) = (resource.subresource_verbs(name), resource.subresource(name)) else {
+        return Err(Status::no_such_path());
+    };
     if let ("log", Some(source), Verb::Get) = (name, &core.logs, request.verb) {
         return log::handle(core, source, request).await;
     }
-    if matches!(name, "log" | "exec" | "attach" | "portforward" | "proxy") {
+    if matches!(path.speaks, Speaks::Kubelet) {
         return Err(no_kubelet(core, request, name).await);
     }
     if !verbs.contains(&request.verb.as_str()) {
         return Err(Status::method_not_allowed());
     }
-    match (name, Part::of_subresource(Some(name)), request.verb) {
-        ("scale", _, _) => scale::handle(core, request).await,
-        ("binding", _, _) => binding::handle(core, request).await,
-        ("token", _, _) => token_request::handle(core, request).await,
-        ("eviction", _, _) => eviction::handle(core, request).await,
-        (_, Some(_), Verb::Get) => get::handle(core, request).await,
-        (_, Some(part), Verb::Update) => update::handle(core, request, part).await,
-        (_, Some(part), Verb::Patch) => patch::handle(core, request, part).await,
-        _ => Err(Status::unavailable(format!(
-            "this server does not answer {}/{name}",
-            request.resource.plural()
-        ))),
+    match (path.speaks, request.verb) {
+        (Speaks::Part(..), Verb::Get) => get::handle(core, request).await,
+        (Speaks::Part(part, _), Verb::Update) => update::handle(core, request, part).await,
+        (Speaks::Part(part, _), Verb::Patch) => patch::handle(core, request, part).await,
+        (Speaks::Scale, _) => scale::handle(core, request).await,
+        (Speaks::Binding, _) => binding::handle(core, request).await,
+        (Speaks::Eviction, _) => eviction::handle(core, request).await,
+        (Speaks::Token, _) => token_request::handle(core, request).await,
+        (Speaks::Part(..) | Speaks::Kubelet, _) => Err(Status::method_not_allowed()),
     }
 }
 

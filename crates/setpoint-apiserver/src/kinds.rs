@@ -10,6 +10,8 @@
 
 mod admission_policy;
 mod at;
+mod certificate_signing_request;
+mod cluster_trust_bundle;
 mod config_map;
 mod cron;
 mod cron_job;
@@ -56,7 +58,9 @@ use crate::resource::Resource;
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::strategy::{self, Part};
+use crate::user::User;
 use at::{At, Errors};
+pub(crate) use certificate_signing_request::organizations as requested_organizations;
 pub(crate) use policy::SYSTEM_CLASSES;
 pub(crate) use service::allocation;
 
@@ -129,15 +133,28 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, env: &Env)
         }
         ("apps", "daemonsets") => daemon_set::prepare_create(object),
         ("batch", "jobs") => job::prepare_create(object),
+        ("certificates.k8s.io", "certificatesigningrequests") => {
+            certificate_signing_request::prepare_create(object);
+        }
         ("coordination.k8s.io", "leases") => policy::prepare_lease(object),
         _ => {}
     }
 }
 
-/// Lays what a request cannot change over a new state of an object.
-pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
+/// Notes in a new object who asked for it, where its kind does.
+pub(crate) fn identify(resource: &Resource, object: &mut Value, user: &User) {
+    if (resource.group(), resource.plural()) == ("certificates.k8s.io", "certificatesigningrequests") {
+        certificate_signing_request::identify(object, user);
+    }
+}
+
+/// Sets what the server decides about a new state of an object. What the path cannot change is back in place already.
+pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: &mut Value, env: &Env) {
+    let now = || strategy::timestamp(env.now());
     match (resource.group(), resource.plural()) {
+        ("", "nodes") => node::prepare_update(new, old, part),
         ("", "persistentvolumeclaims") => persistent_volume_claim::prepare_update(new, part),
+        ("", "persistentvolumes") => persistent_volume::prepare_update(new, old, part, now),
         ("", "pods") => pod::prepare_update(new, old, part),
         ("", "serviceaccounts") => service_account::clean(new),
         ("", "services") => service::prepare_update(new, old, part),
@@ -145,6 +162,9 @@ pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: 
             custom_resource_definition::store_version(new);
         }
         ("apps", "daemonsets") => daemon_set::prepare_update(new, old, part),
+        ("certificates.k8s.io", "certificatesigningrequests") => {
+            certificate_signing_request::prepare_update(new, old, part, &now());
+        }
         ("coordination.k8s.io", "leases") => policy::prepare_lease(new),
         _ => {}
     }
@@ -276,6 +296,8 @@ fn validate_workload(plural: &str, at: &At, old: Option<&Value>, part: Part) {
 
 fn validate_other(resource: &Resource, at: &At, old: Option<&Value>, part: Part) {
     match resource.plural() {
+        "certificatesigningrequests" => certificate_signing_request::validate(at, old, part),
+        "clustertrustbundles" => cluster_trust_bundle::validate(at, old),
         "customresourcedefinitions" if part == Part::Status => {
             custom_resource_definition::validate_status(at)
         }

@@ -19,7 +19,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWrit
 use tokio::sync::OnceCell;
 
 pub(crate) use aggregation::gather;
-pub(crate) use escalation::{check_create, check_update};
+pub(crate) use escalation::{changes_only_ownership, check_create, check_update};
 use index::Index;
 pub(crate) use rule::{Rule, quoted};
 

@@ -9,6 +9,8 @@ use setpoint_kinds::{Behavior, Type};
 use crate::definitions::{self, Custom};
 use crate::status::GroupResource;
 use crate::storage::Key;
+use crate::strategy::Part;
+use crate::strategy::subresources::{Fields, Paths, Subresource, Writes};
 
 /// A served resource in one version.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub(crate) struct Resource {
     collection: Arc<str>,
     /// The `apiVersion` of stored objects.
     stored_as: String,
+    /// What can be written of its objects, on which paths.
+    paths: Paths,
 }
 
 /// Where the facts about a resource come from.
@@ -40,6 +44,7 @@ impl Resource {
             api_version: facts.api_version(),
             collection: format!("{folder}/{}", stored.plural).into(),
             stored_as: stored.api_version(),
+            paths: Paths::built_in(facts.group, facts.plural, facts.behavior().keeps_status),
             origin: Origin::BuiltIn(facts),
         }
     }
@@ -51,6 +56,7 @@ impl Resource {
             api_version: format!("{}/{}", custom.group, custom.version),
             collection: format!("{}/{}", custom.group, custom.plural).into(),
             stored_as: format!("{}/{}", custom.group, custom.storage_version),
+            paths: Paths::custom(|name| custom.has_subresource(name)),
             origin: Origin::Custom(Box::new(custom)),
         }
     }
@@ -124,6 +130,21 @@ impl Resource {
             Origin::BuiltIn(facts) => facts.subresource(name).map(|part| &*part.verbs),
             Origin::Custom(custom) => custom.has_subresource(name).then_some(&definitions::PART_VERBS),
         }
+    }
+
+    /// The path of this name below its objects.
+    pub(crate) fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+        self.paths.below(name)
+    }
+
+    /// What a write of a part of its objects takes from the request.
+    pub(crate) fn writes(&self, part: Part) -> &'static Writes {
+        self.paths.writes(part)
+    }
+
+    /// The fields that a manager owns by writing them through a subresource; `""` is the object itself.
+    pub(crate) fn owned_fields(&self, subresource: &str) -> Fields {
+        self.paths.owned(subresource)
     }
 
     /// The Go type of its objects. Custom resources have none.

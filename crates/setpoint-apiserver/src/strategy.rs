@@ -1,5 +1,10 @@
 //! What the server itself writes into an object, and which parts of an object a request may change.
 
+pub(crate) mod subresources;
+mod takes;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
@@ -18,32 +23,25 @@ use crate::status::{GroupResource, Result, Status};
 /// How many errors of an object are told.
 const MOST_ERRORS: usize = 1000;
 
-/// Which part of an object a request writes.
+/// Which part of an object a request writes. What each part takes is in the table of [`subresources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Everything, for changes that the server itself makes.
     Whole,
-    /// Everything but the status, for kinds whose status has a path of its own.
+    /// The object itself; not its status, if that has a path of its own.
     Main,
     /// `/status`.
     Status,
+    /// `/scale`: the replicas.
+    Scale,
     /// `/approval` of a certificate signing request: the conditions of its status.
     Approval,
-    /// `/ephemeralcontainers` and `/resize` of a pod, `/finalize` of a namespace: the spec.
-    Spec,
-}
-
-impl Part {
-    /// The part that a subresource stands for, if it reads and writes the object's own kind.
-    pub(crate) fn of_subresource(name: Option<&str>) -> Option<Part> {
-        Some(match name {
-            None => Part::Main,
-            Some("status") => Part::Status,
-            Some("approval") => Part::Approval,
-            Some("ephemeralcontainers" | "resize" | "finalize") => Part::Spec,
-            Some(_) => return None,
-        })
-    }
+    /// `/ephemeralcontainers` of a pod.
+    EphemeralContainers,
+    /// `/resize` of a pod: resources of its containers.
+    Resize,
+    /// `/finalize` of a namespace: its spec, which is a list of finalizers.
+    Finalize,
 }
 
 /// A moment as Kubernetes writes it: whole seconds, UTC.
@@ -83,28 +81,10 @@ fn reset_status(resource: &Resource, object: &mut Value) {
 }
 
 /// Lays what the request may change over what it may not.
-pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
-    match part {
-        Part::Main if resource.behavior().keeps_status => restore(new, old, "status"),
-        Part::Main | Part::Whole => {}
-        Part::Status => keep_all_but_status(resource, new, old),
-        Part::Spec => keep_only(new, old, &["spec"]),
-        Part::Approval => {
-            let conditions = new["status"].get_mut("conditions").map(Value::take);
-            keep_only(new, old, &[]);
-            if let Some(conditions) = conditions {
-                new["status"]["conditions"] = conditions;
-            }
-        }
-    }
-    if (resource.group(), resource.plural()) == ("", "namespaces")
-        && !matches!(part, Part::Spec | Part::Whole)
-    {
-        // Only /finalize takes finalizers off a namespace's spec.
-        restore(new, old, "spec");
-    }
+pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: &mut Value, env: &Env) {
+    takes::take(resource, part, old, new);
     kinds::default(resource, new);
-    kinds::prepare_update(resource, part, old, new);
+    kinds::prepare_update(resource, part, old, new, env);
     let metadata = metadata_mut(new);
     let old_metadata = &old["metadata"];
     metadata.remove("selfLink");
@@ -122,60 +102,8 @@ pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: 
         Some(generation) => metadata.insert("generation".into(), generation.clone()),
         None => metadata.remove("generation"),
     };
-    if part != Part::Status && resource.behavior().generation.counts(old, new) {
+    if resource.writes(part).counts && resource.behavior().generation.counts(old, new) {
         bump_generation(new);
-    }
-}
-
-fn restore(new: &mut Value, old: &Value, field: &str) {
-    match old.get(field) {
-        Some(value) => new[field] = value.clone(),
-        None => drop(new.as_object_mut().and_then(|object| object.remove(field))),
-    }
-}
-
-/// The status of the new object, and of its metadata what the path of the status may write.
-fn keep_all_but_status(resource: &Resource, new: &mut Value, old: &Value) {
-    let resets_metadata = resource.definition().is_some()
-        || matches!(
-            resource.group(),
-            "resource.k8s.io" | "storage.k8s.io" | "admissionregistration.k8s.io" | "apiextensions.k8s.io"
-        )
-        || matches!(
-            resource.plural(),
-            "servicecidrs" | "podcertificaterequests" | "storageversionmigrations"
-        );
-    let metadata = (!resets_metadata).then(|| new.get_mut("metadata").map(Value::take)).flatten();
-    keep_only(new, old, &["status"]);
-    let Some(Value::Object(mut metadata)) = metadata else { return };
-    let kept = match (resource.group(), resource.plural()) {
-        ("", "pods") => Some("ownerReferences"),
-        ("apps", "deployments") => Some("labels"),
-        _ => None,
-    };
-    if let Some(field) = kept {
-        match old["metadata"].get(field) {
-            Some(value) => drop(metadata.insert(field.to_owned(), value.clone())),
-            None => drop(metadata.remove(field)),
-        }
-    }
-    new["metadata"] = Value::Object(metadata);
-}
-
-/// Makes `new` the old object but for some fields.
-fn keep_only(new: &mut Value, old: &Value, fields: &[&str]) {
-    let version = new["metadata"].get("resourceVersion").cloned();
-    let kept: Vec<_> = fields.iter().map(|field| new.get_mut(*field).map(Value::take)).collect();
-    *new = old.clone();
-    for (field, value) in fields.iter().zip(kept) {
-        match value {
-            Some(value) => new[*field] = value,
-            None => drop(new.as_object_mut().and_then(|object| object.remove(*field))),
-        }
-    }
-    match version {
-        Some(version) => new["metadata"]["resourceVersion"] = version,
-        None => drop(metadata_mut(new).remove("resourceVersion")),
     }
 }
 

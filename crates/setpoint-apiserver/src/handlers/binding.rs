@@ -7,6 +7,7 @@ use super::update::{self, Ownership};
 use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
 use crate::field_error::{FieldError, Problem};
+use crate::metadata::names;
 use crate::object;
 use crate::options::WriteOptions;
 use crate::request::{Expected, Form, ResourceRequest};
@@ -23,6 +24,10 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let binding = request.decode(expected, options.field_validation)?.object;
     let attributes = Attributes::write(request, Operation::Create, None, &options);
     let binding = admission::admit(core, &attributes, binding).await?;
+    let named = object::name(&binding);
+    if request.name.as_deref().is_some_and(|name| !named.is_empty() && named != name) {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+    }
     validate(&binding)?;
     let pods = Registry::built_in().expect("", "v1", "pods");
     let name = request.name.clone().unwrap_or_else(|| object::name(&binding).to_owned());
@@ -31,7 +36,12 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     // A binding writes both the spec and the status: the whole pod, in one step.
     update::change(core, &pod, Part::Whole, &options, Ownership::Kept, |mut old| {
         bind(pods, &mut old, &binding, &now)?;
-        object::metadata_mut(&mut old).remove("resourceVersion");
+        // A binding may name the version of the pod that it was decided for.
+        let metadata = object::metadata_mut(&mut old);
+        match object::text(&binding, &["metadata", "resourceVersion"]) {
+            Some(version) => metadata.insert("resourceVersion".to_owned(), version.into()),
+            None => metadata.remove("resourceVersion"),
+        };
         Ok(old)
     })
     .await?;
@@ -47,8 +57,14 @@ fn validate(binding: &Value) -> Result<()> {
         let problem = Problem::NotSupported(kind.into(), vec!["Node".into(), "<empty>".into()]);
         errors.push(FieldError::new("target.kind", problem));
     }
-    if object::text(binding, &["target", "name"]).unwrap_or_default().is_empty() {
-        errors.push(FieldError::required("target.name", ""));
+    match object::text(binding, &["target", "name"]).unwrap_or_default() {
+        "" => errors.push(FieldError::required("target.name", "")),
+        node if matches!(kind, "" | "Node") => {
+            for problem in names::dns1123_subdomain(node) {
+                errors.push(FieldError::invalid("target.name", node, problem));
+            }
+        }
+        _ => {}
     }
     if errors.is_empty() {
         return Ok(());
@@ -75,6 +91,10 @@ fn bind(pods: &Resource, pod: &mut Value, binding: &Value, now: &Value) -> Resul
         return conflict(format!("pod {name} has non-empty .spec.schedulingGates"));
     }
     pod["spec"]["nodeName"] = binding["target"]["name"].clone();
+    if let Some(status) = pod["status"].as_object_mut() {
+        // Where the pod might have gone is of no interest any more.
+        status.remove("nominatedNodeName");
+    }
     for field in ["annotations", "labels"] {
         for (key, value) in binding["metadata"][field].as_object().into_iter().flatten() {
             pod["metadata"][field][key] = value.clone();

@@ -118,6 +118,7 @@ async fn attempt<'a>(
 ) -> Result<Result<Payload, Taken<'a>>> {
     let resource = &*attributes.request.resource;
     strategy::prepare_create(resource, &mut object, &core.env);
+    kinds::identify(resource, &mut object, &attributes.request.user);
     kinds::admit_create(core, resource, &mut object).await?;
     let name = object::name(&object).to_owned();
     let outcome = write(core, attributes, object, options).await?;

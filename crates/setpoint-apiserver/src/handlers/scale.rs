@@ -65,7 +65,7 @@ async fn change(
     options: &WriteOptions,
     mut modify: impl FnMut(&Value) -> Result<Value>,
 ) -> Result<Payload> {
-    update::change(core, request, Part::Main, options, Ownership::Given, |old| {
+    update::change(core, request, Part::Scale, options, Ownership::Given, |old| {
         let resource = &*request.resource;
         let owners = ScaleOwners::of(&old, replicas_path(resource));
         let mut current = scale_of(resource, &old)?;

@@ -171,7 +171,7 @@ pub(super) async fn change(
             new = mutate(core, attributes, new).await?;
         }
         let entries = metadata_mut(&mut new).remove("managedFields");
-        strategy::prepare_update(resource, part, &old, &mut new);
+        strategy::prepare_update(resource, part, &old, &mut new, &core.env);
         rbac::check_update(core, request, &old, &new).await?;
         managed_fields::set(&mut new, entries);
         managed_fields::keep_times(&old, &mut new);

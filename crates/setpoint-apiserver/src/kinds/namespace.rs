@@ -38,7 +38,7 @@ pub(super) fn validate(namespace: &At, part: Part) {
                 finalizer(name.text(), &finalizers);
             }
         }
-        Part::Spec => {
+        Part::Finalize => {
             for name in spec.field("finalizers").items() {
                 finalizer(name.text(), &name);
             }
@@ -55,7 +55,7 @@ pub(super) fn validate(namespace: &At, part: Part) {
                 status.alias("Phase").invalid_as(phase, detail);
             }
         }
-        Part::Approval => {}
+        Part::Scale | Part::Approval | Part::EphemeralContainers | Part::Resize => {}
     }
 }
 

@@ -43,6 +43,16 @@ pub(super) fn prepare_create(node: &mut Value) {
     }
 }
 
+/// The configuration of kubelets by the server is gone; a node that still has it keeps it.
+pub(super) fn prepare_update(node: &mut Value, old: &Value, part: Part) {
+    if part == Part::Status
+        && old["status"].get("config").is_none()
+        && let Some(status) = node.get_mut("status").and_then(Value::as_object_mut)
+    {
+        status.remove("config");
+    }
+}
+
 pub(super) fn validate(node: &At, old: Option<&Value>, part: Part) {
     let spec = node.field("spec");
     let metadata = node.field("metadata");

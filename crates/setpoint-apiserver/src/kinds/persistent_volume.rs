@@ -51,6 +51,27 @@ pub(super) fn prepare_create(volume: &mut Value, now: Value) {
     volume["status"] = serde_json::json!({"phase": "Pending", "lastPhaseTransitionTime": now});
 }
 
+/// A new phase comes with its time.
+pub(super) fn prepare_update(volume: &mut Value, old: &Value, part: Part, now: impl Fn() -> Value) {
+    const TIME: &str = "lastPhaseTransitionTime";
+    if part != Part::Status {
+        return;
+    }
+    let before = &old["status"];
+    let Some(status) = volume.get_mut("status").and_then(Value::as_object_mut) else { return };
+    let is_same_phase = status.get("phase") == before.get("phase");
+    let given = status.get(TIME).filter(|time| !time.is_null());
+    let time = match (is_same_phase, given) {
+        (true, None) => before.get(TIME).cloned(),
+        (false, None) => Some(now()),
+        (false, Some(time)) if before.get(TIME) == Some(time) => Some(now()),
+        _ => return,
+    };
+    if let Some(time) = time {
+        status.insert(TIME.to_owned(), time);
+    }
+}
+
 pub(super) fn validate(volume: &At, old: Option<&Value>, part: Part) {
     if part == Part::Status {
         return;

@@ -8,6 +8,7 @@ mod defaults;
 mod environment;
 mod image;
 mod probe;
+mod resize;
 pub(super) mod resources;
 mod scheduling;
 mod security;
@@ -60,17 +61,26 @@ pub(super) fn prepare_update(pod: &mut Value, old: &Value, part: Part) {
     match part {
         Part::Main => {
             let Some(spec) = pod["spec"].as_object_mut() else { return };
-            for field in ["priority", "preemptionPolicy"] {
-                if !spec.contains_key(field)
-                    && let Some(value) = old["spec"].get(field)
-                {
-                    spec.insert(field.to_owned(), value.clone());
-                }
-            }
+            keep_if_absent(spec, &old["spec"], &["priority", "preemptionPolicy", "resources"]);
             admission::default_tolerations(spec);
         }
         Part::Status => status::keep(pod, old),
-        Part::Whole | Part::Spec | Part::Approval => {}
+        Part::Resize => {
+            let Some(spec) = pod["spec"].as_object_mut() else { return };
+            keep_if_absent(spec, &old["spec"], &["resources"]);
+        }
+        Part::Whole | Part::Scale | Part::EphemeralContainers | Part::Finalize | Part::Approval => {}
+    }
+}
+
+/// What clients that do not know a field leave out stays as it was.
+fn keep_if_absent(spec: &mut Map<String, Value>, old: &Value, fields: &[&str]) {
+    for field in fields {
+        if !spec.contains_key(*field)
+            && let Some(value) = old.get(field)
+        {
+            spec.insert((*field).to_owned(), value.clone());
+        }
     }
 }
 
@@ -97,12 +107,16 @@ pub(super) fn validate_update(pod: &At, old: &Value, part: Part) {
             annotations::validate_update(pod, old);
             status::validate(pod, old);
         }
-        Part::Spec => {
+        Part::EphemeralContainers => {
+            if old["metadata"]["annotations"].get(annotations::MIRROR).is_some() {
+                return pod.forbidden("static pods do not support ephemeral containers");
+            }
             metadata_and_spec(pod);
             annotations::validate_update(pod, old);
             update::validate_ephemeral_containers(&pod.field("spec"), &old["spec"]);
         }
-        Part::Whole | Part::Approval => {}
+        Part::Resize => resize::validate(pod, old),
+        Part::Whole | Part::Scale | Part::Finalize | Part::Approval => {}
     }
 }
 

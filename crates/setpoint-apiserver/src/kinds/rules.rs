@@ -71,6 +71,39 @@ impl At<'_, '_> {
         }
     }
 
+    /// The name of a signer of certificates: `example.com/name`.
+    pub(super) fn signer_name(&self) {
+        if !self.has_text() {
+            return;
+        }
+        let Some((domain, path)) = self.text().split_once('/').filter(|(_, path)| !path.contains('/')) else {
+            let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+            return self.invalid(detail);
+        };
+        const LONGEST_DOMAIN: usize = 253;
+        if domain.len() > LONGEST_DOMAIN {
+            self.too_long(LONGEST_DOMAIN);
+        }
+        // Only the first part that is wrong is told.
+        let wrong = |part: &str, form: fn(&str) -> Vec<String>| {
+            let mut found = part.split('.').map(|label| (label, form(label)));
+            if let Some((label, problems)) = found.find(|(_, problems)| !problems.is_empty()) {
+                for problem in problems {
+                    self.invalid_as(part, format!("validating label {label:?}: {problem}"));
+                }
+            }
+        };
+        wrong(domain, names::dns1123_label);
+        if !domain.contains('.') {
+            self.invalid_as(domain, "should be a domain with at least two segments separated by dots");
+        }
+        wrong(path, names::dns1123_subdomain);
+        const LONGEST: usize = 253 + 1 + 63 + 1 + 253;
+        if self.text().len() > LONGEST {
+            self.too_long(LONGEST);
+        }
+    }
+
     /// The value is what it was.
     pub(super) fn immutable(&self, old: &Value) {
         if !same(self.value(), old) {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::element::PathElement;
 use super::schema::Schema;
+use crate::strategy::subresources::EACH;
 
 /// A set of fields of an object. That a field is in the set says nothing about its children or parents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -252,16 +253,16 @@ impl FieldSet {
         }
     }
 
-    /// Only what the pattern leads to: `None` in it stands for any element.
-    pub(crate) fn matching(&self, patterns: &[&[Option<&str>]]) -> FieldSet {
+    /// Only what the patterns lead to: [`EACH`] in them stands for any element.
+    pub(crate) fn matching(&self, patterns: &[&[&str]]) -> FieldSet {
         let nodes = self.0.iter().filter_map(|node| {
-            let rest: Vec<&[Option<&str>]> = patterns
+            let rest: Vec<&[&str]> = patterns
                 .iter()
                 .filter_map(|pattern| {
                     let (first, rest) = pattern.split_first()?;
-                    let fits = match (first, &node.element) {
-                        (None, _) => true,
-                        (Some(name), PathElement::Field(found)) => *name == &**found,
+                    let fits = match (*first, &node.element) {
+                        (EACH, _) => true,
+                        (name, PathElement::Field(found)) => name == &**found,
                         _ => false,
                     };
                     fits.then_some(rest)
@@ -414,7 +415,7 @@ mod tests {
         let all = set(json!({"f:spec": {"f:containers": {
             r#"k:{"name":"a"}"#: {".": {}, "f:resources": {"f:limits": {}}, "f:image": {}}
         }}}));
-        let kept = all.matching(&[&[Some("spec"), Some("containers"), None, Some("resources")]]);
+        let kept = all.matching(&[&["spec", "containers", EACH, "resources"]]);
         let expected = json!({"f:spec": {"f:containers": {
             r#"k:{"name":"a"}"#: {".": {}, "f:resources": {"f:limits": {}}}
         }}});

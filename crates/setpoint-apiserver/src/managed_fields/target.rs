@@ -12,6 +12,7 @@ use crate::convert;
 use crate::request::ResourceRequest;
 use crate::resource::Resource;
 use crate::server::Core;
+use crate::strategy::subresources::Fields;
 
 /// The kind of object that a request writes, and the path that it takes.
 #[derive(Clone, Copy)]
@@ -82,55 +83,14 @@ impl<'a> Target<'a> {
     /// Takes from a set what a write on this path cannot change, and so does not own.
     pub(crate) fn filter(&self, set: FieldSet) -> FieldSet {
         let Shape::Resource(resource, _) = self.shape else { return set };
-        match (resource.group(), resource.plural(), self.subresource) {
-            ("", "pods", "ephemeralcontainers") => {
-                set.matching(&[&[Some("spec"), Some("ephemeralContainers")]])
+        match resource.owned_fields(self.subresource) {
+            Fields::Only(fields) => set.matching(fields),
+            Fields::AllBut(fields) if !fields.is_empty() => {
+                set.recursive_difference(&FieldSet::of_fields(fields))
             }
-            ("", "pods", "resize") => set.matching(&[
-                &[Some("spec"), Some("containers"), None, Some("resources")],
-                &[Some("spec"), Some("containers"), None, Some("resizePolicy")],
-                &[Some("spec"), Some("initContainers"), None, Some("resources")],
-                &[Some("spec"), Some("initContainers"), None, Some("resizePolicy")],
-            ]),
-            _ => {
-                let reset = reset_fields(resource, self.subresource);
-                if reset.is_empty() { set } else { set.recursive_difference(&FieldSet::of_fields(reset)) }
-            }
+            // Who owns replicas is settled on the Scale.
+            Fields::AllBut(_) | Fields::Replicas => set,
         }
-    }
-}
-
-/// The fields that a write is undone in, as the strategies of kube-apiserver declare them.
-fn reset_fields(resource: &Resource, subresource: &str) -> &'static [&'static [&'static str]] {
-    let (group, plural) = (resource.group(), resource.plural());
-    match (subresource, group, plural) {
-        ("", "certificates.k8s.io", "certificatesigningrequests") => &[&["spec"], &["status"]],
-        ("status", "certificates.k8s.io", "certificatesigningrequests") => {
-            &[&["spec"], &["status", "conditions"]]
-        }
-        ("approval", _, _) => &[&["spec"], &["status", "certificate"]],
-        ("finalize", _, _) => &[&["status"]],
-        ("", _, _) if resource.behavior().keeps_status => &[&["status"]],
-        ("status", "", "pods") => {
-            &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]
-        }
-        ("status", "apps", "deployments") => &[&["spec"], &["metadata", "labels"]],
-        (
-            "status",
-            "resource.k8s.io"
-            | "storage.k8s.io"
-            | "admissionregistration.k8s.io"
-            | "apiregistration.k8s.io"
-            | "flowcontrol.apiserver.k8s.io"
-            | "scheduling.k8s.io",
-            _,
-        )
-        | ("status", _, "servicecidrs" | "podcertificaterequests" | "storageversionmigrations") => {
-            &[&["metadata"], &["spec"]]
-        }
-        ("status", _, _) if resource.definition().is_some() => &[&["metadata"], &["spec"]],
-        ("status", _, _) => &[&["spec"]],
-        _ => &[],
     }
 }
 

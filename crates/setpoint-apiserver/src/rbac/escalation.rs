@@ -42,7 +42,7 @@ async fn check(core: &Core, request: &ResourceRequest, object: &Value, old: Opti
 }
 
 /// What the garbage collector changes grants nothing.
-fn changes_only_ownership(old: &Value, new: &Value) -> bool {
+pub(crate) fn changes_only_ownership(old: &Value, new: &Value) -> bool {
     let strip = |object: &Value| {
         let mut object = object.clone();
         for field in ["ownerReferences", "finalizers", "managedFields", "resourceVersion", "selfLink"] {

@@ -1,3 +1,8 @@
+//! What has a path below an object.
+
+mod certificates;
+mod pods;
+
 use serde_json::{Value, json};
 
 use crate::support::{Api, DEPLOYMENTS, MAPS, PODS, deployment, map, pod, version};
@@ -45,6 +50,51 @@ async fn a_binding_places_a_pod_once() {
     assert_eq!(api.get(&format!("{PODS}/other")).await.ok()["spec"]["nodeName"], "node-2");
     let nowhere = api.post(&format!("{PODS}/web/binding"), &json!({"target": {}})).await;
     assert_eq!(nowhere.code, 422);
+}
+
+#[tokio::test]
+async fn a_binding_is_for_the_pod_that_it_was_decided_for() {
+    let api = Api::new();
+    let created = api.post(PODS, &pod("web")).await.ok();
+    let path = format!("{PODS}/web/binding");
+    let nominated = json!({"status": {"nominatedNodeName": "node-2"}});
+    let newer = api.merge(&format!("{PODS}/web/status"), &nominated).await.ok();
+    let binding = |metadata: Value| json!({"metadata": metadata, "target": {"name": "node-1"}});
+    let other = api.post(&path, &binding(json!({"name": "other"}))).await;
+    other.refused(400, "name in URL does not match name in Binding object");
+    let stale = json!({"name": "web", "resourceVersion": created["metadata"]["resourceVersion"]});
+    assert_eq!(api.post(&path, &binding(stale)).await.reason(), "Conflict");
+    let uid = api.post(&path, &binding(json!({"name": "web", "uid": "another"}))).await;
+    assert_eq!(uid.reason(), "Conflict");
+    let nowhere = api.post(&path, &json!({"metadata": {"name": "web"}, "target": {"name": "a node"}})).await;
+    assert_eq!(nowhere.code, 422);
+    let fresh = json!({"name": "web", "resourceVersion": newer["metadata"]["resourceVersion"]});
+    assert_eq!(api.post(&path, &binding(fresh)).await.code, 201);
+    let placed = api.get(&format!("{PODS}/web")).await.ok();
+    assert_eq!(placed["spec"]["nodeName"], "node-1");
+    assert_eq!(placed["status"]["nominatedNodeName"], Value::Null);
+    assert_eq!(placed["metadata"]["generation"], 1, "a binding is no change of intent");
+}
+
+#[tokio::test]
+async fn a_volume_remembers_when_its_phase_changed() {
+    let api = Api::new();
+    let volumes = "/api/v1/persistentvolumes";
+    let volume = json!({
+        "metadata": {"name": "v"},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}},
+    });
+    let created = api.post(volumes, &volume).await.ok();
+    let first = &created["status"]["lastPhaseTransitionTime"];
+    let path = format!("{volumes}/v/status");
+    let replaced = json!({"metadata": {"name": "v"}, "status": {"phase": "Pending", "message": "m"}});
+    let same = api.put(&path, &replaced).await.ok();
+    assert_eq!(&same["status"]["lastPhaseTransitionTime"], first);
+    let old = json!({"status": {"phase": "Bound", "lastPhaseTransitionTime": "2020-01-01T00:00:00Z"}});
+    let given = api.merge(&path, &old).await.ok();
+    assert_eq!(given["status"]["lastPhaseTransitionTime"], "2020-01-01T00:00:00Z");
+    let released = api.merge(&path, &json!({"status": {"phase": "Released"}})).await.ok();
+    assert_eq!(&released["status"]["lastPhaseTransitionTime"], first, "the clock stands still here");
 }
 
 #[tokio::test]

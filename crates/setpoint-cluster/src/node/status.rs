@@ -112,6 +112,8 @@ impl View<'_> {
             ready: is_ready,
             started: Some(has_started),
             restart_count: life.restarts,
+            // What a running container has; without it the server takes the node for one that cannot resize.
+            resources: has_started.then(|| container.resources.clone().unwrap_or_default()),
             state,
             // The server writes an empty one where there is none; without it the status would never be as wanted.
             last_state: Some(last.unwrap_or_default()),
@@ -162,6 +164,7 @@ impl View<'_> {
             container_id: has_begun.then_some(id),
             ready,
             started: Some(is_started),
+            resources: is_started.then(|| container.resources.clone().unwrap_or_default()),
             state: Some(state),
             last_state: Some(ContainerState::default()),
             ..ContainerStatus::default()

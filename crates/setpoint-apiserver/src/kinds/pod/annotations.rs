@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::super::at::At;
 use super::defaults::CONTAINERS;
 
-const MIRROR: &str = "kubernetes.io/config.mirror";
+pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
