@@ -12,7 +12,7 @@ use crate::resource::Resource;
 use crate::selector::{FieldLabels, FieldSelector, LabelSelector};
 use crate::server::Core;
 use crate::status::Result;
-use crate::storage::{Hint, ListQuery, Record};
+use crate::storage::{Field, Hint, ListQuery, Record};
 
 /// A namespace (or all of them), a name (or all of them), labels and fields.
 #[derive(Clone, Debug)]
@@ -64,8 +64,24 @@ impl Selection {
     /// Where the selected objects are.
     pub(crate) fn query(&self) -> ListQuery {
         let prefix = self.namespace.as_ref().map_or_else(String::new, |namespace| format!("{namespace}/"));
-        let hint = self.name.as_ref().map(|name| Hint::Name(name.as_str().into()));
-        ListQuery { hint, ..ListQuery::all(self.resource.collection()).under(prefix) }
+        ListQuery { hint: self.hint(), ..ListQuery::all(self.resource.collection()).under(prefix) }
+    }
+
+    /// How the store can find them without looking at all.
+    fn hint(&self) -> Option<Hint> {
+        if let Some(name) = &self.name {
+            return Some(Hint::Name(name.as_str().into()));
+        }
+        // What is converted has other fields than what is stored; a namespace is looked through faster than an index is made.
+        if self.resource.is_converted() || self.resource.definition().is_some() || self.namespace.is_some() {
+            return None;
+        }
+        let labels = self.resource.behavior().field_labels;
+        let mut indexed = labels.iter().enumerate().filter(|(_, label)| label.indexed);
+        indexed.find_map(|(at, label)| {
+            let value = self.fields.exact(label.label)?;
+            Some(Hint::Field(Field { labels, at }, value.into()))
+        })
     }
 
     /// Whether each object whose path has the prefix is selected.

@@ -18,6 +18,7 @@
 mod collection;
 mod cursor;
 mod history;
+mod index;
 mod memory;
 mod record;
 mod redb;
@@ -40,7 +41,7 @@ pub(crate) use history::{Event, Limits};
 use jiff::Timestamp;
 pub(crate) use memory::Memory;
 pub(crate) use record::Record;
-pub(crate) use scan::{Chunk, Freshness, Hint, ListQuery, Page, Scan};
+pub(crate) use scan::{Chunk, Field, Freshness, Hint, ListQuery, Page, Scan};
 pub(crate) use watch::{Batch, Watch};
 
 /// A point in the history of the whole store.

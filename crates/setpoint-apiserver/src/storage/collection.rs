@@ -5,10 +5,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::history::Log;
-use super::{Hint, Record, Revision};
+use super::index::Index;
+use super::{Field, Hint, Record, Revision};
 
 #[derive(Debug)]
 pub(super) struct Collection {
@@ -16,6 +18,8 @@ pub(super) struct Collection {
     /// How many records there are under each `namespace/`. The slash is part of the key, so that the order is that of
     /// the paths.
     namespaces: BTreeMap<Box<str>, usize>,
+    /// By the names of their fields.
+    indices: Mutex<BTreeMap<&'static str, Index>>,
     pub(super) log: Log,
     pub(super) changed: watch::Sender<Revision>,
 }
@@ -31,6 +35,7 @@ impl Default for Collection {
         Collection {
             live: BTreeMap::new(),
             namespaces: BTreeMap::new(),
+            indices: Mutex::default(),
             log: Log::default(),
             changed: watch::Sender::new(0),
         }
@@ -84,16 +89,27 @@ impl Collection {
         }
     }
 
-    /// The records under a prefix and after a path, in order: all, or those that a hint leaves.
+    /// The index of a field, made if there is none. Nobody else reads it meanwhile.
+    pub(super) fn index(&self, field: Field, now: Revision) -> MappedMutexGuard<'_, Index> {
+        MutexGuard::map(self.indices.lock(), |indices| {
+            indices.entry(field.name()).or_insert_with(|| Index::new(field, now))
+        })
+    }
+
+    /// The records under a prefix and after a path, in order: all, or those that a hint leaves. `index` is that of the
+    /// hint's field.
     pub(super) fn range<'a>(
         &'a self,
         prefix: &'a str,
         after: Option<&'a str>,
-        hint: Option<&'a Hint>,
+        hint: Option<(&'a Hint, Option<&'a Index>)>,
     ) -> Box<dyn Iterator<Item = &'a Arc<Record>> + 'a> {
         match hint {
-            None => Box::new(self.under(prefix, after)),
-            Some(Hint::Name(name)) => Box::new(self.named(name, prefix, after)),
+            Some((Hint::Name(name), _)) => Box::new(self.named(name, prefix, after)),
+            Some((Hint::Field(_, value), Some(index))) => {
+                Box::new(index.paths(value, prefix, after).filter_map(move |path| self.get(path)))
+            }
+            Some((Hint::Field(..), None)) | None => Box::new(self.under(prefix, after)),
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::collection::Collection;
-use super::{Chunk, Event, ListQuery, ReadError, Record, Revision};
+use super::{Chunk, Event, Hint, ListQuery, ReadError, Record, Revision};
 
 /// How many changes are looked at in one go, while others wait for the lock.
 const EVENTS: usize = 4096;
@@ -67,8 +67,21 @@ impl Cursor {
         if self.ended || !self.catch_up(collection, now)? {
             return Ok(Chunk { records: Vec::new(), end: self.ended, remaining: None });
         }
+        let index = match &self.query.hint {
+            Some(Hint::Field(field, _)) => {
+                let mut index = collection.index(*field, now);
+                let (steps, is_complete) = index.catch_up(collection, now);
+                self.visited += steps;
+                if !is_complete {
+                    return Ok(Chunk { records: Vec::new(), end: false, remaining: None });
+                }
+                Some(index)
+            }
+            _ => None,
+        };
         let after = self.query.after.take();
-        let today = collection.range(&self.query.prefix, after.as_deref(), self.query.hint.as_ref());
+        let hint = self.query.hint.as_ref().map(|hint| (hint, index.as_deref()));
+        let today = collection.range(&self.query.prefix, after.as_deref(), hint);
         let mut today = today.peekable();
         let mut records: Vec<Arc<Record>> = Vec::new();
         while records.len() < limit {

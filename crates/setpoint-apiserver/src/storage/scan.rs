@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use setpoint_kinds::FieldLabel;
 
 use super::{ReadError, Record, Revision};
 
@@ -41,6 +42,26 @@ pub(crate) struct ListQuery {
 pub(crate) enum Hint {
     /// Records whose path is this, or ends with a slash and this.
     Name(Box<str>),
+    /// Records whose field has this value.
+    Field(Field, Box<str>),
+}
+
+/// A field that records can be found by: one of those that the kind can be selected by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
+    pub labels: &'static [FieldLabel],
+    /// Its place among them.
+    pub at: usize,
+}
+
+impl Field {
+    pub(crate) fn name(&self) -> &'static str {
+        self.labels[self.at].label
+    }
+
+    pub(crate) fn value<'a>(&self, record: &'a Record) -> &'a str {
+        &record.attributes.fields(&record.value, self.labels)[self.at]
+    }
 }
 
 impl ListQuery {

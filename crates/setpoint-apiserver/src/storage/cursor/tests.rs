@@ -7,8 +7,8 @@ use futures::FutureExt;
 use proptest::prelude::*;
 
 use super::super::{
-    Action, Change, Expect, Freshness, Hint, Key, Limits, ListQuery, Memory, ReadError, Revision, Scan,
-    Storage,
+    Action, Change, Expect, Field, Freshness, Hint, Key, Limits, ListQuery, Memory, ReadError, Revision,
+    Scan, Storage,
 };
 
 const MANY: Limits = Limits { events: 1_000_000, bytes: 1 << 30 };
@@ -254,6 +254,68 @@ proptest! {
                 Step::Next { .. } => {}
             }
             states.insert(store.revision(), state.clone());
+        }
+    }
+}
+
+/// Where a pod runs, which is what it can be found by.
+fn node(value: &str) -> Hint {
+    let labels = setpoint_kinds::table().resource("", "v1", "pods").unwrap().behavior().field_labels;
+    let at = labels.iter().position(|label| label.indexed).expect("pods are found by their nodes");
+    Hint::Field(Field { labels, at }, value.into())
+}
+
+fn pod_on(node: &str) -> String {
+    format!(r#"{{"metadata":{{}},"spec":{{"nodeName":"{node}"}}}}"#)
+}
+
+#[test]
+fn a_field_is_found_without_a_walk_once_its_index_is_made() {
+    let store = Memory::new(MANY);
+    for n in 0..2_000 {
+        put(&store, &format!("default/p{n:04}"), &pod_on(&format!("node-{}", n % 100)));
+    }
+    let query = |value: &str| ListQuery { hint: Some(node(value)), ..all() };
+    let mut first = now(store.scan(&query("node-7"))).unwrap();
+    assert_eq!(drain(&mut *first, 256), 20);
+    assert!(first.visited() <= 2_000 + 20, "{}", first.visited());
+    put(&store, "default/p0007", &pod_on("node-8"));
+    put(&store, "default/late", &pod_on("node-7"));
+    remove(&store, "default/p0107");
+    for (value, count) in [("node-7", 19), ("node-8", 21), ("", 0)] {
+        let mut scan = now(store.scan(&query(value))).unwrap();
+        assert_eq!(drain(&mut *scan, 256), count, "{value}");
+        assert!(scan.visited() <= count + 3, "{value}: {}", scan.visited());
+    }
+}
+
+proptest! {
+    /// Some limits forget history between two reads, so that the index has to be made again.
+    #[test]
+    fn an_index_finds_what_a_walk_finds(
+        steps in prop::collection::vec((0..100usize, 0..4usize, 0..8u64), 0..300),
+        events in prop_oneof![Just(1_000_000usize), 1..60usize],
+    ) {
+        let store = Memory::new(Limits { events, ..MANY });
+        for (index, value, what) in steps {
+            let path = format!("{}p{index}", NAMESPACES[index % 3]);
+            match what {
+                0 => remove(&store, &path),
+                1..=5 => drop(put(&store, &path, &pod_on(&format!("n{value}")))),
+                ago => {
+                    let revision = store.revision().saturating_sub((ago - 6) * 10).max(1);
+                    let value = format!("n{value}");
+                    let query = |hint| ListQuery { fresh: Freshness::Exact(revision), hint, ..all() };
+                    let (walk, found) = (now(store.list(&query(None))), now(store.list(&query(Some(node(&value))))));
+                    let (Ok(walk), Ok(found)) = (walk, found) else { continue };
+                    let text = pod_on(&value);
+                    let paths = |page: &super::super::Page| -> Vec<String> {
+                        let records = page.records.iter().filter(|record| record.value == text.as_bytes());
+                        records.map(|record| record.path.to_string()).collect()
+                    };
+                    prop_assert_eq!(paths(&found), paths(&walk));
+                }
+            }
         }
     }
 }
