@@ -1,5 +1,6 @@
 //! Objects → responses, in the version and representation that the client asked for.
 
+mod list;
 pub(crate) mod protobuf;
 
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
+use self::list::List;
 use crate::convert;
 use crate::indent::indent;
 use crate::negotiate::{Media, MetaVersion, Representation, Shape};
@@ -17,7 +19,7 @@ use crate::resource::Resource;
 use crate::response::{Body, add_warnings, respond};
 use crate::status::{Result, Status};
 use crate::storage::Record;
-use crate::table::{self, TABLE_END, Tabulator};
+use crate::table::{self, Tabulator};
 
 /// The outcome of a request about one object.
 #[derive(Debug)]
@@ -141,116 +143,33 @@ pub(crate) async fn respond_list(
     let media_type = representation.media.text_type();
     let mut list = List::new(request, records, meta);
     let first = list.next().unwrap_or_default();
-    if representation.media != Media::Yaml && !representation.pretty && !list.is_written() {
-        // A long list is written piece by piece, as fast as the client reads.
-        let mut response = respond(StatusCode::OK, media_type, Bytes::new());
-        *response.body_mut() = Body::stream(futures::stream::iter(std::iter::once(first).chain(list)));
-        return Ok(response);
+    if list.is_written() {
+        return Ok(respond(StatusCode::OK, media_type, first));
     }
-    let json = list.fold(first, |all, piece| [all, piece].concat().into());
-    Ok(respond(StatusCode::OK, media_type, finish(&representation, json)?))
+    Ok(respond_in_pieces(media_type, std::iter::once(first).chain(list)))
 }
 
 /// A list in protobuf: a short one is sent as a whole.
 fn respond_protobuf(list: protobuf::List) -> Response<Body> {
-    if list.length() <= List::PIECE {
+    if list.length() <= list::PIECE {
         let whole = list.pieces().collect::<Vec<_>>().concat();
         return respond(StatusCode::OK, protobuf::MEDIA_TYPE, whole);
     }
-    let mut response = respond(StatusCode::OK, protobuf::MEDIA_TYPE, Bytes::new());
-    *response.body_mut() = Body::stream(futures::stream::iter(list.pieces()));
+    respond_in_pieces(protobuf::MEDIA_TYPE, list.pieces())
+}
+
+/// What is long is written piece by piece, as fast as the client reads, and others get their turn in between.
+fn respond_in_pieces(
+    media_type: &'static str,
+    pieces: impl Iterator<Item = Bytes> + Send + 'static,
+) -> Response<Body> {
+    let mut response = respond(StatusCode::OK, media_type, Bytes::new());
+    *response.body_mut() = Body::stream(futures::stream::unfold(pieces, |mut pieces| async move {
+        tokio::task::yield_now().await;
+        let piece = pieces.next()?;
+        Some((piece, pieces))
+    }));
     response
-}
-
-/// A list as pieces of JSON.
-struct List {
-    resource: Arc<Resource>,
-    shape: Shape,
-    /// Makes rows, if the list is a table.
-    tabulator: Option<Tabulator>,
-    start: String,
-    end: String,
-    records: std::iter::Peekable<std::vec::IntoIter<Arc<Record>>>,
-    is_written: bool,
-}
-
-impl List {
-    /// A piece is given out once it is this long.
-    const PIECE: usize = 256 * 1024;
-
-    fn new(request: &ResourceRequest, mut records: Vec<Arc<Record>>, meta: &ListMeta) -> List {
-        let resource = &request.resource;
-        let shape = request.representation.shape;
-        let mut tabulator = None;
-        let (start, end) = match shape {
-            Shape::Object if resource.definition().is_some() => {
-                object::custom_list(resource.api_version(), &resource.list_kind(), meta)
-            }
-            Shape::Object => {
-                let start = object::list_start(resource.api_version(), &resource.list_kind(), meta);
-                (start, object::LIST_END.to_owned())
-            }
-            Shape::PartialMetadata(version) => {
-                let start = object::list_start(version.api_version(), "PartialObjectMetadataList", meta);
-                (start, object::LIST_END.to_owned())
-            }
-            Shape::Table(shape) => {
-                let made = tabulator.insert(Tabulator::new(resource, shape, request.received));
-                made.prepare_list(&mut records);
-                (made.start(meta, true), TABLE_END.to_owned())
-            }
-        };
-        List {
-            resource: Arc::clone(resource),
-            shape,
-            tabulator,
-            start,
-            end,
-            records: records.into_iter().peekable(),
-            is_written: false,
-        }
-    }
-
-    fn is_written(&self) -> bool {
-        self.is_written
-    }
-
-    fn write_item(&self, record: &Record, out: &mut Vec<u8>) {
-        let (value, revision) = (&record.value, record.revision);
-        match (&self.tabulator, self.shape) {
-            (Some(tabulator), _) => tabulator.write_row(value, revision, out),
-            // Only items of built-in kinds leave it to the list to say what they are.
-            (None, Shape::Object)
-                if !self.resource.is_converted() && self.resource.definition().is_none() =>
-            {
-                object::write_item(value, revision, out);
-            }
-            (None, shape) => write_object(&self.resource, shape, value, revision, out),
-        }
-    }
-}
-
-impl Iterator for List {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        if self.is_written {
-            return None;
-        }
-        let mut out = std::mem::take(&mut self.start).into_bytes();
-        while out.len() < Self::PIECE {
-            let Some(record) = self.records.next() else {
-                out.extend_from_slice(self.end.as_bytes());
-                self.is_written = true;
-                break;
-            };
-            self.write_item(&record, &mut out);
-            if self.records.peek().is_some() {
-                out.push(b',');
-            }
-        }
-        Some(out.into())
-    }
 }
 
 /// JSON as the client wants it: as it is, indented, or as YAML.

@@ -161,7 +161,7 @@ async fn answer(
         Err(Status::timeout("the request did not complete within the allotted timeout"))
     })?;
     // A watch gives this place back once it runs: it has taken one among the watches.
-    Ok(if is_watch { response } else { response.map(|body| body.with_place(place)) })
+    Ok(response.map(|body| if is_watch { body.in_lane(place.lane()) } else { body.with_place(place) }))
 }
 
 /// Who asks, which is also the first that the log is told.

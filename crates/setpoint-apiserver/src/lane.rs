@@ -1,41 +1,112 @@
 //! Processor time is shared, too: what goes through a lane has a part of the processors, however much of it there is.
 //!
-//! A future in a lane is polled only while no more than a few others of the same lane are. So a thousand requests of one
-//! user keep half of the processors busy at most, and whoever comes from another lane waits behind one of their steps,
-//! not behind all.
+//! A future or a body in a lane is polled only while no more than a few others of the same lane are. So a thousand requests
+//! of one user keep half of the runtime's threads busy at most, and whoever comes from another lane waits behind one of
+//! their steps, not behind all.
 
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use tokio::sync::Semaphore;
-use tokio_util::sync::PollSemaphore;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
 
-/// Half of the processors, and one at least.
-static WIDTH: LazyLock<usize> = LazyLock::new(|| {
-    std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1))
-});
+/// Who waits for a turn looks again after this. It is told when there is one, but so may be somebody who then does not come:
+/// a body that its client has stopped to read.
+const RETRY: Duration = Duration::from_millis(10);
 
-/// What goes through it shares half of the processors.
+/// What goes through it shares half of the runtime's threads.
 #[derive(Clone, Debug)]
-pub(crate) struct Lane(Arc<Semaphore>);
+pub(crate) struct Lane(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    free: Semaphore,
+    released: Notify,
+}
 
 impl Default for Lane {
     fn default() -> Lane {
-        Lane(Arc::new(Semaphore::new(*WIDTH)))
+        Lane::new(width())
     }
 }
 
+/// Half of the threads that the runtime really works with, so that one lane never has them all; and one at least.
+fn width() -> usize {
+    let workers = Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers());
+    (workers / 2).max(1)
+}
+
 impl Lane {
+    fn new(width: usize) -> Lane {
+        Lane(Arc::new(Shared { free: Semaphore::new(width), released: Notify::new() }))
+    }
+
     /// Lets a future go through this lane.
     pub(crate) fn run<F: Future>(&self, inner: F) -> InLane<F> {
-        InLane { turn: PollSemaphore::new(Arc::clone(&self.0)), inner: Box::pin(inner) }
+        InLane { turns: self.turns(), inner: Box::pin(inner) }
+    }
+
+    /// Takes a turn, as a step that does not end would.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> Turn<'_> {
+        self.0.free.try_acquire().expect("there is a turn").forget();
+        Turn(&self.0)
+    }
+
+    /// Lets anything that is polled go through this lane.
+    pub(crate) fn turns(&self) -> Turns {
+        Turns { lane: self.clone(), waiting: None }
+    }
+}
+
+/// Takes turns in a lane.
+pub(crate) struct Turns {
+    lane: Lane,
+    waiting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Turns {
+    /// Polls `step` once there is a turn, which ends with this poll: while the step waits, others go.
+    pub(crate) fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        step: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        loop {
+            if let Ok(permit) = self.lane.0.free.try_acquire() {
+                permit.forget();
+                let _turn = Turn(&self.lane.0);
+                self.waiting = None;
+                return step(cx);
+            }
+            let waiting = self.waiting.get_or_insert_with(|| {
+                let shared = Arc::clone(&self.lane.0);
+                Box::pin(async move {
+                    // It is looked at again either way.
+                    let _late = tokio::time::timeout(RETRY, shared.released.notified()).await;
+                })
+            });
+            ready!(waiting.as_mut().poll(cx));
+            self.waiting = None;
+        }
+    }
+}
+
+/// A turn; it ends when it is dropped, after a panic, too.
+pub(crate) struct Turn<'a>(&'a Shared);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.free.add_permits(1);
+        self.0.released.notify_one();
     }
 }
 
 /// A future that takes turns.
 pub(crate) struct InLane<F> {
-    turn: PollSemaphore,
+    turns: Turns,
     inner: Pin<Box<F>>,
 }
 
@@ -44,9 +115,7 @@ impl<F: Future> Future for InLane<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.get_mut();
-        // Nobody closes it. The turn ends with this poll: while the future waits, others go.
-        let _turn = ready!(this.turn.poll_acquire(cx));
-        this.inner.as_mut().poll(cx)
+        this.turns.poll(cx, |cx| this.inner.as_mut().poll(cx))
     }
 }
 
@@ -60,7 +129,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_lets_others_go_and_all_come_to_their_end() {
-        let lane = Lane(Arc::new(Semaphore::new(1)));
+        let lane = Lane::new(1);
         let gate = Arc::new(Semaphore::new(0));
         let done = AtomicUsize::new(0);
         let one = |n: usize| {
@@ -81,11 +150,34 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_steps_than_the_lane_is_wide_are_taken_at_the_same_time() {
-        let lane = Lane(Arc::new(Semaphore::new(1)));
-        let held = Arc::clone(&lane.0).acquire_owned().await.unwrap();
+        let lane = Lane::new(1);
+        let held = lane.hold();
         let mut waiting = lane.run(async { 5 });
         assert!(futures::poll!(&mut waiting).is_pending());
         drop(held);
         assert_eq!(waiting.await, 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_does_not_come_when_it_is_their_turn_holds_up_nobody() {
+        let lane = Lane::new(1);
+        let held = lane.hold();
+        let (mut idle, mut busy) = (lane.run(async {}), lane.run(async {}));
+        assert!(futures::poll!(&mut idle).is_pending());
+        assert!(futures::poll!(&mut busy).is_pending());
+        // The idle one is told, and is polled no more.
+        drop(held);
+        tokio::time::timeout(Duration::from_secs(1), busy).await.expect("the turn is free");
+        drop(idle);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
+    async fn a_lane_is_half_as_wide_as_the_runtime() {
+        assert_eq!(Lane::default().0.free.available_permits(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_lane_on_one_thread_goes_on() {
+        assert_eq!(Lane::default().0.free.available_permits(), 1);
     }
 }

@@ -22,9 +22,18 @@ const WATCHES: usize = 20_000;
 /// Places for requests and for watches.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    requests: Places,
-    watches: Places,
+    capacity: [usize; KINDS],
+    taken: Arc<Mutex<Taken>>,
 }
+
+/// What places there are.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Request,
+    Watch,
+}
+
+const KINDS: usize = 2;
 
 impl Default for Limits {
     fn default() -> Limits {
@@ -34,38 +43,52 @@ impl Default for Limits {
 
 impl Limits {
     pub(crate) fn new(requests: usize, watches: usize) -> Limits {
-        Limits { requests: Places::new(requests), watches: Places::new(watches) }
+        Limits { capacity: [requests, watches], taken: Arc::default() }
     }
 
     /// A place for a request.
     pub(crate) fn request(&self, user: &User) -> Result<Place> {
         let message = "too many requests at the same time, please try again later";
-        self.requests.take(user).ok_or_else(|| Status::too_many_requests(message, 1))
+        self.take(Kind::Request, user).ok_or_else(|| Status::too_many_requests(message, 1))
     }
 
     /// A place for a watch.
     pub(crate) fn watch(&self, user: &User) -> Result<Place> {
         let message = "too many watches at the same time, please try again later";
-        self.watches.take(user).ok_or_else(|| Status::too_many_requests(message, 1))
+        self.take(Kind::Watch, user).ok_or_else(|| Status::too_many_requests(message, 1))
     }
-}
 
-#[derive(Debug)]
-struct Places {
-    capacity: usize,
-    taken: Arc<Mutex<Taken>>,
+    fn take(&self, kind: Kind, user: &User) -> Option<Place> {
+        let mut taken = self.taken.lock();
+        let free = self.capacity[kind as usize].saturating_sub(taken.all[kind as usize]);
+        let own = taken.by_user.get_key_value(user.name.as_str());
+        let has = own.map_or(0, |(_, share)| share.places[kind as usize]);
+        // Administrators share with nobody, but even they cannot have more than there is.
+        let is_master = authorize::is_master(user);
+        let is_fair = has < free || is_master;
+        if free == 0 || !is_fair {
+            return None;
+        }
+        let name: Arc<str> = own.map_or_else(|| user.name.as_str().into(), |(name, _)| Arc::clone(name));
+        taken.all[kind as usize] += 1;
+        let share = taken.by_user.entry(Arc::clone(&name)).or_default();
+        share.places[kind as usize] += 1;
+        let lane = (!is_master).then(|| share.lane.clone());
+        drop(taken);
+        Some(Place { taken: Arc::clone(&self.taken), kind, user: name, lane })
+    }
 }
 
 #[derive(Debug, Default)]
 struct Taken {
-    all: usize,
+    all: [usize; KINDS],
     by_user: BTreeMap<Arc<str>, Share>,
 }
 
-/// What one user has.
+/// What one user has. Requests and watches go through one lane.
 #[derive(Debug, Default)]
 struct Share {
-    places: usize,
+    places: [usize; KINDS],
     lane: Lane,
 }
 
@@ -73,6 +96,7 @@ struct Share {
 #[derive(Debug)]
 pub(crate) struct Place {
     taken: Arc<Mutex<Taken>>,
+    kind: Kind,
     user: Arc<str>,
     lane: Option<Lane>,
 }
@@ -84,39 +108,13 @@ impl Place {
     }
 }
 
-impl Places {
-    fn new(capacity: usize) -> Places {
-        Places { capacity, taken: Arc::default() }
-    }
-
-    fn take(&self, user: &User) -> Option<Place> {
-        let mut taken = self.taken.lock();
-        let free = self.capacity.saturating_sub(taken.all);
-        let own = taken.by_user.get_key_value(user.name.as_str());
-        let has = own.map_or(0, |(_, share)| share.places);
-        // Administrators share with nobody, but even they cannot have more than there is.
-        let is_master = authorize::is_master(user);
-        let is_fair = has < free || is_master;
-        if free == 0 || !is_fair {
-            return None;
-        }
-        let name: Arc<str> = own.map_or_else(|| user.name.as_str().into(), |(name, _)| Arc::clone(name));
-        taken.all += 1;
-        let share = taken.by_user.entry(Arc::clone(&name)).or_default();
-        share.places += 1;
-        let lane = (!is_master).then(|| share.lane.clone());
-        drop(taken);
-        Some(Place { taken: Arc::clone(&self.taken), user: name, lane })
-    }
-}
-
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.taken.lock();
-        taken.all -= 1;
+        taken.all[self.kind as usize] -= 1;
         if let Some(share) = taken.by_user.get_mut(&self.user) {
-            share.places -= 1;
-            if share.places == 0 {
+            share.places[self.kind as usize] -= 1;
+            if share.places == [0; KINDS] {
                 taken.by_user.remove(&self.user);
             }
         }
@@ -168,7 +166,7 @@ mod tests {
         assert_eq!(all.len(), 10);
         assert!(limits.request(&user("b")).is_err());
         drop(all);
-        assert!(limits.requests.taken.lock().by_user.is_empty());
+        assert!(limits.taken.lock().by_user.is_empty());
         assert_eq!(fill(&limits, &user("b")).len(), 5);
     }
 }

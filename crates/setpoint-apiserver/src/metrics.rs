@@ -64,6 +64,8 @@ struct Shared {
     places: Box<[Place]>,
     /// In the order of [`Names::watches`].
     watches: Box<[WatchCounts]>,
+    /// In the same order.
+    lists: Box<[ListCounts]>,
     reading: AtomicU64,
     mutating: AtomicU64,
 }
@@ -115,6 +117,13 @@ struct WatchCounts {
     events: AtomicU64,
 }
 
+#[derive(Debug, Default)]
+struct ListCounts {
+    lists: AtomicU64,
+    fetched: AtomicU64,
+    returned: AtomicU64,
+}
+
 impl Metrics {
     pub(crate) fn new(env: &Env) -> Metrics {
         #[allow(clippy::cast_precision_loss)]
@@ -125,6 +134,7 @@ impl Metrics {
                 started,
                 places: NAMES.places.iter().map(|_| Place::default()).collect(),
                 watches: NAMES.watches.iter().map(|_| WatchCounts::default()).collect(),
+                lists: NAMES.watches.iter().map(|_| ListCounts::default()).collect(),
                 reading: AtomicU64::default(),
                 mutating: AtomicU64::default(),
             }),
@@ -179,6 +189,16 @@ impl Metrics {
             counts.running.fetch_add(1, Relaxed);
         }
         watch
+    }
+
+    /// A list has looked at so many records and changes, and found so many objects.
+    pub(crate) fn listed(&self, resource: &Resource, fetched: usize, returned: usize) {
+        let labels = (resource.group(), resource.version(), resource.plural());
+        let Some(at) = NAMES.watch_of.get(&labels) else { return };
+        let counts = &self.shared.lists[*at];
+        counts.lists.fetch_add(1, Relaxed);
+        counts.fetched.fetch_add(fetched as u64, Relaxed);
+        counts.returned.fetch_add(returned as u64, Relaxed);
     }
 
     /// Answers `/metrics`.

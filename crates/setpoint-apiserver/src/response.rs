@@ -13,12 +13,15 @@ use setpoint_kinds::protobuf::MEDIA_TYPE;
 
 use crate::answer::protobuf;
 use crate::audit::Ending;
+use crate::lane::{Lane, Turns};
 use crate::limits::Place;
 use crate::status::Status;
 
 /// The body of a response: all at once, or a stream that goes on until the watch ends.
 pub struct Body {
     inner: Inner,
+    /// A stream is work as well: it goes through the lane of its request.
+    turns: Option<Turns>,
     /// Kept until all of it was taken.
     place: Option<Place>,
     ending: Option<Ending>,
@@ -32,12 +35,12 @@ enum Inner {
 impl Body {
     /// A body that is known whole.
     pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
-        Body { inner: Inner::Full(bytes.into()), place: None, ending: None }
+        Body { inner: Inner::Full(bytes.into()), turns: None, place: None, ending: None }
     }
 
     /// A body that comes piece by piece.
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Body {
-        Body { inner: Inner::Stream(Box::pin(stream)), place: None, ending: None }
+        Body { inner: Inner::Stream(Box::pin(stream)), turns: None, place: None, ending: None }
     }
 }
 
@@ -45,7 +48,14 @@ impl Body {
     /// Keeps the place of its request until all of it was taken: it holds memory that long.
     #[must_use]
     pub(crate) fn with_place(self, place: Place) -> Body {
-        Body { place: Some(place), ..self }
+        let body = self.in_lane(place.lane());
+        Body { place: Some(place), ..body }
+    }
+
+    /// Lets the stream go through a lane.
+    #[must_use]
+    pub(crate) fn in_lane(self, lane: Option<&Lane>) -> Body {
+        Body { turns: lane.map(Lane::turns), ..self }
     }
 
     /// Tells the log when it has ended, one way or the other.
@@ -80,10 +90,14 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = match &mut self.inner {
+        let body = &mut *self;
+        let next = match &mut body.inner {
             Inner::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
             Inner::Full(bytes) => Poll::Ready(Some(std::mem::take(bytes))),
-            Inner::Stream(stream) => stream.as_mut().poll_next(cx),
+            Inner::Stream(stream) => match &mut body.turns {
+                Some(turns) => turns.poll(cx, |cx| stream.as_mut().poll_next(cx)),
+                None => stream.as_mut().poll_next(cx),
+            },
         };
         if matches!(next, Poll::Ready(None)) {
             self.place = None;

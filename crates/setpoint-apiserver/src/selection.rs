@@ -10,8 +10,9 @@ use crate::object;
 use crate::options::ListOptions;
 use crate::resource::Resource;
 use crate::selector::{FieldLabels, FieldSelector, LabelSelector};
+use crate::server::Core;
 use crate::status::Result;
-use crate::storage::Record;
+use crate::storage::{Field, Hint, ListQuery, Record};
 
 /// A namespace (or all of them), a name (or all of them), labels and fields.
 #[derive(Clone, Debug)]
@@ -56,28 +57,72 @@ impl Selection {
         })
     }
 
-    /// What the paths of all selected objects begin with.
-    pub(crate) fn prefix(&self) -> String {
-        match (&self.namespace, &self.name) {
-            (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
-            (Some(namespace), None) => format!("{namespace}/"),
-            (None, Some(name)) if !self.resource.is_namespaced() => name.clone(),
-            (None, _) => String::new(),
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// Where the selected objects are.
+    pub(crate) fn query(&self) -> ListQuery {
+        let prefix = self.namespace.as_ref().map_or_else(String::new, |namespace| format!("{namespace}/"));
+        ListQuery { hint: self.hint(), ..ListQuery::all(self.resource.collection()).under(prefix) }
+    }
+
+    /// How the store can find them without looking at all.
+    fn hint(&self) -> Option<Hint> {
+        if let Some(name) = &self.name {
+            return Some(Hint::Name(name.as_str().into()));
         }
+        // What is converted has other fields than what is stored; a namespace is looked through faster than an index is made.
+        if self.resource.is_converted() || self.resource.definition().is_some() || self.namespace.is_some() {
+            return None;
+        }
+        let labels = self.resource.behavior().field_labels;
+        let mut indexed = labels.iter().enumerate().filter(|(_, label)| label.indexed);
+        indexed.find_map(|(at, label)| {
+            let value = self.fields.exact(label.label)?;
+            Some(Hint::Field(Field { labels, at }, value.into()))
+        })
     }
 
     /// Whether each object whose path has the prefix is selected.
     pub(crate) fn is_whole_prefix(&self) -> bool {
-        self.labels.is_everything() && self.fields.is_everything() && self.name.is_none()
+        self.is_by_path() && self.name.is_none()
     }
 
-    pub(crate) fn matches(&self, record: &Record) -> bool {
-        let (namespace, name) = record.path.split_once('/').unwrap_or(("", &record.path));
-        if self.namespace.as_deref().is_some_and(|wanted| wanted != namespace)
-            || self.name.as_deref().is_some_and(|wanted| wanted != name)
-        {
-            return false;
+    /// Whether the path of an object alone decides.
+    pub(crate) fn is_by_path(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
+
+    /// Those of the stored objects that are selected, in the version of the resource.
+    pub(crate) async fn select(&self, core: &Core, mut stored: Vec<Arc<Record>>) -> Result<Vec<Arc<Record>>> {
+        if !self.is_whole_prefix() {
+            stored.retain(|record| self.has_path(&record.path));
         }
+        // A webhook may change labels and fields, so it has its say before the selectors.
+        let mut served = convert::webhook::records(core, &self.resource, stored).await?;
+        if !self.is_by_path() {
+            served.retain(|record| self.has_content(record));
+        }
+        Ok(served)
+    }
+
+    /// Whether an object in the version of the resource is selected. Without a webhook that converts, it can also be as it
+    /// is stored.
+    pub(crate) fn matches(&self, record: &Record) -> bool {
+        self.has_path(&record.path) && self.has_content(record)
+    }
+
+    /// Whether the namespace and the name are selected.
+    pub(crate) fn has_path(&self, path: &str) -> bool {
+        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+        self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
+            && self.name.as_deref().is_none_or(|wanted| wanted == name)
+    }
+
+    /// Whether labels and fields are selected.
+    fn has_content(&self, record: &Record) -> bool {
+        let (namespace, name) = record.path.split_once('/').unwrap_or(("", &record.path));
         self.labels.matches(|key| record.attributes.label(&record.value, key))
             && (self.fields.is_everything()
                 || self.fields.matches(|field| match field {

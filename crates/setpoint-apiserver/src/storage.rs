@@ -8,16 +8,21 @@
 //!   re-used.
 //! - A change is committed only if its expectation holds (compare and swap), and is wholly visible or not at
 //!   all.
-//! - A list is the state at exactly one revision, also when it is read page by page.
+//! - A read says how fresh it has to be. A scan is the state at exactly one revision, also when it is read chunk by
+//!   chunk while others write, and looks at each record and at each change since once.
 //! - A watch after revision `n` gives every later change of its collection once, in order, or says that
 //!   history since `n` is gone. Nothing is buffered for a watcher: it reads the shared history at its own
 //!   speed, so a slow one costs nothing and is told when it has fallen too far behind.
 //! - History is bounded in events and in bytes.
 
+mod collection;
+mod cursor;
 mod history;
+mod index;
 mod memory;
 mod record;
 mod redb;
+mod scan;
 mod state;
 mod view;
 mod watch;
@@ -36,6 +41,7 @@ pub(crate) use history::{Event, Limits};
 use jiff::Timestamp;
 pub(crate) use memory::Memory;
 pub(crate) use record::Record;
+pub(crate) use scan::{Chunk, Field, Freshness, Hint, ListQuery, Page, Scan};
 pub(crate) use watch::{Batch, Watch};
 
 /// A point in the history of the whole store.
@@ -74,42 +80,6 @@ pub(crate) struct Change {
     pub key: Key,
     pub expect: Expect,
     pub action: Action,
-}
-
-/// Which part of a collection to list.
-#[derive(Clone, Debug)]
-pub(crate) struct ListQuery {
-    pub collection: Arc<str>,
-    /// Only paths that begin with this.
-    pub prefix: Box<str>,
-    /// The state at this revision; none: the newest.
-    pub at: Option<Revision>,
-    /// Only paths after this one.
-    pub after: Option<Box<str>>,
-    /// At most so many records; none: all.
-    pub limit: Option<usize>,
-}
-
-impl ListQuery {
-    /// The whole collection, as it is now.
-    pub(crate) fn all(collection: &Arc<str>) -> ListQuery {
-        let collection = Arc::clone(collection);
-        ListQuery { collection, prefix: "".into(), at: None, after: None, limit: None }
-    }
-
-    /// Only paths that begin with this.
-    pub(crate) fn under(self, prefix: impl Into<Box<str>>) -> ListQuery {
-        ListQuery { prefix: prefix.into(), ..self }
-    }
-}
-
-/// A part of a collection at one revision.
-#[derive(Clone, Debug)]
-pub(crate) struct Page {
-    pub records: Vec<Arc<Record>>,
-    pub revision: Revision,
-    /// How many more records the query matches beyond its limit.
-    pub remaining: usize,
 }
 
 /// One record, or none.
@@ -171,10 +141,28 @@ pub(crate) struct Stats {
 /// A storage engine.
 pub(crate) trait Storage: Send + Sync + 'static {
     /// Reads one record.
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Found, ReadError>>;
+    fn get<'a>(&'a self, key: &'a Key, fresh: Freshness) -> BoxFuture<'a, Result<Found, ReadError>>;
 
-    /// Reads a part of a collection at one revision.
-    fn list<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Page, ReadError>>;
+    /// Begins to read a part of a collection at one revision.
+    fn scan<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Box<dyn Scan>, ReadError>>;
+
+    /// Reads a part of a collection at once: for short ones.
+    fn list<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Page, ReadError>> {
+        Box::pin(async move {
+            let mut scan = self.scan(query).await?;
+            let mut records = Vec::new();
+            loop {
+                let mut chunk = scan.next(usize::MAX).await?;
+                records.append(&mut chunk.records);
+                if chunk.end {
+                    return Ok(Page { records, revision: scan.revision() });
+                }
+            }
+        })
+    }
+
+    /// Returns once the store is at this revision or at a newer one. Whoever waits sets a limit.
+    fn reached(&self, revision: Revision) -> BoxFuture<'_, ()>;
 
     /// Commits one change. The answer is the record as written; for a delete, the last state at the
     /// revision of the delete.

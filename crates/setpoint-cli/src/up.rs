@@ -96,6 +96,12 @@ struct Credentials {
     admin: Identity,
 }
 
+/// How many threads the server works with. Two do on a developer's machine, and each one costs memory even at rest. A larger
+/// machine gets up to four: one user's requests keep half of them busy at most, so slow ones of two users stop nobody else.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(2, |processors| (processors.get() / 2).clamp(2, 4))
+}
+
 impl Up {
     /// Runs the server until a signal stops it.
     pub(crate) fn run(self, env: &Env, started: Instant) -> anyhow::Result<()> {
@@ -103,9 +109,8 @@ impl Up {
         let controllers = self.parts.check()?;
         logging::start(&self.log)?;
         open_files::raise_limit();
-        // Two threads are enough for a server on a developer's machine, and each one costs memory.
         tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(workers())
             .enable_all()
             .build()
             .context("cannot start threads")?

@@ -102,6 +102,8 @@ pub struct FieldLabel {
     pub fallback: Option<&'static str>,
     /// The value of an object where the pointer leads to nothing.
     pub default: &'static str,
+    /// Whether the API server finds objects by it without looking at all of them: each value leaves few.
+    pub indexed: bool,
 }
 
 impl FieldLabel {
@@ -174,15 +176,15 @@ impl Behavior {
 }
 
 const fn label(label: &'static str, pointer: &'static str) -> FieldLabel {
-    FieldLabel { label, pointer, fallback: None, default: "" }
+    FieldLabel { label, pointer, fallback: None, default: "", indexed: false }
 }
 
 const fn label_or(label: &'static str, pointer: &'static str, default: &'static str) -> FieldLabel {
-    FieldLabel { label, pointer, fallback: None, default }
+    FieldLabel { label, pointer, fallback: None, default, indexed: false }
 }
 
 const POD: &[FieldLabel] = &[
-    label("spec.nodeName", "/spec/nodeName"),
+    FieldLabel { indexed: true, ..label("spec.nodeName", "/spec/nodeName") },
     label("spec.host", "/spec/nodeName"),
     label("spec.restartPolicy", "/spec/restartPolicy"),
     label("spec.schedulerName", "/spec/schedulerName"),

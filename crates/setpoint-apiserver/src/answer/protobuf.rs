@@ -11,6 +11,7 @@ use setpoint_kinds::protobuf::{self, EncodeError, Envelope, Json};
 use setpoint_kinds::{Type, table};
 
 use super::Payload;
+use super::list::{PIECE, WORK};
 use crate::convert;
 use crate::negotiate::{MetaVersion, Shape};
 use crate::object::{self, ListMeta};
@@ -139,12 +140,15 @@ impl List {
         let mut kept_records = 0;
         let mut length = 0;
         let mut piece = Vec::new();
+        let mut work = 0;
         for (index, record) in records.iter().enumerate() {
             known_part(item(resource, shape, numbers.items, record, &mut piece))?;
+            work += record.value.len();
             let is_last = index + 1 == records.len();
-            if piece.len() < super::List::PIECE && !is_last {
+            if piece.len() < PIECE && work < WORK && !is_last {
                 continue;
             }
+            work = 0;
             length += piece.len();
             if length <= Self::KEPT {
                 kept.push(std::mem::take(&mut piece).into());
@@ -190,8 +194,10 @@ impl Iterator for Rest {
 
     fn next(&mut self) -> Option<Bytes> {
         let mut piece = Vec::new();
-        while piece.len() < super::List::PIECE {
+        let mut work = 0;
+        while piece.len() < PIECE && work < WORK {
             let Some(record) = self.records.next() else { break };
+            work += record.value.len();
             item(&self.resource, self.shape, self.number, &record, &mut piece)
                 .expect("it was encoded before, to know its length");
         }

@@ -7,15 +7,15 @@ use http::Response;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::get::find;
-use super::update;
+use super::get::{self, find};
+use super::{list, update};
 use crate::admission::{self, Attributes};
 use crate::answer::{Answer, Payload, respond_list};
 use crate::contention::Attempts;
 use crate::convert;
 use crate::definitions;
 use crate::kinds;
-use crate::object::{self, ListMeta, metadata_mut};
+use crate::object::{self, metadata_mut};
 use crate::options::{DeleteOptions, ListOptions, Propagation, WriteOptions};
 use crate::request::{Expected, Form, ResourceRequest};
 use crate::resource::Resource;
@@ -23,7 +23,7 @@ use crate::response::Body;
 use crate::selection::Selection;
 use crate::server::Core;
 use crate::status::{Result, Status};
-use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, Record};
+use crate::storage::{Action, Change, CommitError, Expect, Key, Record};
 use crate::strategy;
 
 const ORPHAN: &str = "orphan";
@@ -62,25 +62,26 @@ fn returns_deleted(resource: &Resource) -> bool {
     }
 }
 
-/// Deletes everything that is selected; the answer lists what was there.
+/// Deletes everything that is selected, or one page of it; the answer lists what was there.
 pub(crate) async fn handle_collection(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
     let options = read_options(request)?;
     let list_options = ListOptions::parse(&request.query, false)?;
-    let selection = Selection::new(&request.resource, request.namespace.as_deref(), None, &list_options)?;
-    let query = ListQuery::all(request.resource.collection()).under(selection.prefix());
-    let page = core.storage.list(&query).await?;
-    let records: Vec<_> = page.records.into_iter().filter(|record| selection.matches(record)).collect();
-    for record in &records {
-        match delete(core, &request.resource, Some(request), Arc::clone(record), &options).await {
+    let resource = &request.resource;
+    let selection = Selection::new(resource, request.namespace.as_deref(), None, &list_options)?;
+    let listing = list::read(core, &list_options, &selection).await?;
+    for listed in &listing.records {
+        // There may be many: others get their turn, and the time limit of the request is heeded.
+        tokio::task::coop::consume_budget().await;
+        // As it is now: a page may be of the past.
+        let Some(record) = get::read(core, &key_of(resource, listed)).await? else { continue };
+        match delete(core, resource, Some(request), record, &options).await {
             Ok(_) => {}
             // Somebody else was faster.
             Err(status) if status.reason == "NotFound" => {}
             Err(status) => return Err(status),
         }
     }
-    let meta = ListMeta { revision: page.revision, ..ListMeta::default() };
-    let records = convert::webhook::records(core, &request.resource, records).await?;
-    respond_list(request, records, &meta).await
+    respond_list(request, listing.records, &listing.meta).await
 }
 
 fn read_options(request: &ResourceRequest) -> Result<DeleteOptions> {

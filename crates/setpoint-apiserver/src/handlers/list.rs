@@ -1,48 +1,55 @@
 //! GET of a collection.
 
+mod gather;
 mod token;
-
-use std::sync::Arc;
 
 use http::Response;
 
+use self::gather::Interrupted;
+pub(super) use self::gather::{Listing, gather};
 use self::token::Token;
 use super::get::wait_until_fresh;
 use crate::answer::respond_list;
-use crate::convert;
-use crate::object::ListMeta;
 use crate::options::{ListOptions, VersionMatch};
 use crate::request::ResourceRequest;
 use crate::response::Body;
 use crate::selection::Selection;
 use crate::server::Core;
 use crate::status::{Result, Status};
-use crate::storage::{ListQuery, ReadError, Record};
+use crate::storage::{Freshness, ListQuery, ReadError};
+
+/// A list of the newest state starts again this often if what it reads is compacted meanwhile.
+const TRIES: usize = 3;
 
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
     let options = ListOptions::parse(&request.query, false)?;
     let selection =
         Selection::new(&request.resource, request.namespace.as_deref(), request.name.as_deref(), &options)?;
-    let listing = list(core, request, &options, &selection).await?;
-    let records = convert::webhook::records(core, &request.resource, listing.records).await?;
-    respond_list(request, records, &listing.meta).await
+    let listing = read(core, &options, &selection).await?;
+    respond_list(request, listing.records, &listing.meta).await
 }
 
-struct Listing {
-    records: Vec<Arc<Record>>,
-    meta: ListMeta,
+/// What the options ask for, in the version of the request.
+pub(super) async fn read(core: &Core, options: &ListOptions, selection: &Selection) -> Result<Listing> {
+    let query = query(core, options, selection).await?;
+    let limit = options.limit.unwrap_or(usize::MAX);
+    for tries_left in (0..TRIES).rev() {
+        match gather(core, &query, limit, selection).await {
+            Ok(listing) => return Ok(listing),
+            Err(Interrupted::Read(ReadError::Compacted { .. })) => {
+                if tries_left == 0 || matches!(query.fresh, Freshness::Exact(_)) {
+                    return Err(expired(options.next.as_deref()));
+                }
+            }
+            Err(other) => return Err(other.into()),
+        }
+    }
+    unreachable!("the last try returns")
 }
 
-async fn list(
-    core: &Core,
-    request: &ResourceRequest,
-    options: &ListOptions,
-    selection: &Selection,
-) -> Result<Listing> {
-    let mut query = ListQuery {
-        limit: options.limit,
-        ..ListQuery::all(request.resource.collection()).under(selection.prefix())
-    };
+/// Where to read, and from which state.
+async fn query(core: &Core, options: &ListOptions, selection: &Selection) -> Result<ListQuery> {
+    let mut query = selection.query();
     if let Some(text) = &options.next {
         if options.resource_version.is_some_and(|version| version > 0) {
             return Err(Status::bad_request(
@@ -50,49 +57,28 @@ async fn list(
             ));
         }
         let token = Token::parse(text, &query.prefix)?;
+        query.fresh = token.revision.map_or(Freshness::Latest, Freshness::Exact);
         query.after = Some(token.after.into());
-        query.at = token.revision;
-    } else if let Some(version) = options.resource_version.filter(|version| *version > 0) {
-        wait_until_fresh(core, version).await?;
-        if options.version_match == Some(VersionMatch::Exact) {
-            query.at = Some(version);
-        }
+        query.before = token.before;
+        return Ok(query);
     }
-    collect(core, query, selection).await.map_err(|error| match error {
-        ReadError::Compacted { .. } => expired(options.next.as_deref()),
-        other => other.into(),
-    })
+    query.fresh = freshness(options);
+    if let Freshness::AtLeast(version) | Freshness::Exact(version) = query.fresh {
+        wait_until_fresh(core, version).await?;
+    }
+    Ok(query)
 }
 
-/// Reads on until there are as many selected records as asked for.
-async fn collect(core: &Core, mut query: ListQuery, selection: &Selection) -> Result<Listing, ReadError> {
-    let limit = query.limit.unwrap_or(usize::MAX);
-    let whole = selection.is_whole_prefix();
-    let mut records: Vec<Arc<Record>> = Vec::new();
-    loop {
-        let mut page = core.storage.list(&query).await?;
-        let last = page.records.last().map(|record| record.path.clone());
-        if !whole {
-            page.records.retain(|record| selection.matches(record));
-        }
-        if records.is_empty() {
-            records = page.records;
-        } else {
-            records.append(&mut page.records);
-        }
-        let more = page.remaining > 0;
-        if more && records.len() < limit {
-            // The selectors left room: the next read is of the same state, and of no more than fits.
-            query.at = Some(page.revision);
-            query.after = last;
-            query.limit = Some(limit - records.len());
-            continue;
-        }
-        let next = last
-            .filter(|_| more)
-            .map(|path| Token { revision: Some(page.revision), after: path.into() }.to_text(&query.prefix));
-        let remaining = (whole && more).then_some(page.remaining);
-        return Ok(Listing { records, meta: ListMeta { revision: page.revision, next, remaining } });
+/// How fresh the list has to be.
+fn freshness(options: &ListOptions) -> Freshness {
+    let Some(version) = options.resource_version else { return Freshness::Latest };
+    match options.version_match {
+        _ if version == 0 => Freshness::Any,
+        Some(VersionMatch::Exact) => Freshness::Exact(version),
+        Some(VersionMatch::NotOlderThan) => Freshness::AtLeast(version),
+        // The beginning of a list in pages, as kube-apiserver has always read it.
+        None if options.limit.is_some() => Freshness::Exact(version),
+        None => Freshness::AtLeast(version),
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::get::wait_until_fresh;
+use super::list::gather;
 use crate::answer::{protobuf, write_object};
 use crate::convert;
 use crate::limits::Place;
@@ -24,7 +25,7 @@ use crate::response::{Body, respond};
 use crate::selection::Selection;
 use crate::server::Core;
 use crate::status::{Result, Status};
-use crate::storage::{Event, ListQuery, Record, Revision, Watch};
+use crate::storage::{Event, Record, Revision, Watch};
 use crate::table::Tabulator;
 
 /// How often a client that asked for bookmarks gets one.
@@ -33,6 +34,8 @@ const BOOKMARKS: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// A piece of the body is sent once it is this long.
 const PIECE: usize = 32 * 1024;
+/// Or once so many bytes of stored objects were read for it: what is left of them may be little.
+const WORK: usize = 1024 * 1024;
 
 pub(crate) async fn handle(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<Body>> {
     let media_type = request.representation.stream_type()?;
@@ -106,13 +109,12 @@ async fn start(
         let watch = core.storage.watch(collection, after)?;
         return Ok(Start { watch, initial: VecDeque::new(), initial_end: None });
     }
-    let query = ListQuery::all(collection).under(selection.prefix());
-    let page = core.storage.list(&query).await?;
-    let watch = core.storage.watch(collection, page.revision)?;
-    let initial = page.records.into_iter().filter(|record| selection.matches(record)).collect();
-    let initial = convert::webhook::records(core, &request.resource, initial).await?.into();
+    let listing = gather(core, &selection.query(), usize::MAX, selection).await.map_err(Status::from)?;
+    let revision = listing.meta.revision;
+    let watch = core.storage.watch(collection, revision)?;
+    let initial = listing.records.into();
     let streaming = options.initial_events == Some(true) && options.bookmarks;
-    Ok(Start { watch, initial, initial_end: streaming.then_some(page.revision) })
+    Ok(Start { watch, initial, initial_end: streaming.then_some(revision) })
 }
 
 /// One running watch.
@@ -149,6 +151,10 @@ impl Stream {
     /// The next bytes of the body, and whether they are the last. None: the watch has ended.
     async fn next_piece(&mut self) -> Option<(Bytes, bool)> {
         let mut out = Vec::new();
+        if !self.initial.is_empty() {
+            // There may be many, and others want to work, too.
+            tokio::task::yield_now().await;
+        }
         if self.write_initial(&mut out) {
             return Some((out.into(), false));
         }
@@ -198,9 +204,11 @@ impl Stream {
 
     /// Writes some more of the initial objects; false when all are told.
     fn write_initial(&mut self, out: &mut Vec<u8>) -> bool {
+        let mut work = 0;
         while let Some(record) = self.initial.pop_front() {
             self.write_change("ADDED", &record, record.revision, out);
-            if out.len() >= PIECE {
+            work += record.value.len();
+            if out.len() >= PIECE || work >= WORK {
                 return true;
             }
         }
@@ -213,30 +221,55 @@ impl Stream {
 
     /// Tells changes, those of a custom resource in the version that is watched.
     async fn write_events(&mut self, events: &[Arc<Event>], out: &mut Vec<u8>) -> Result<()> {
-        if !convert::webhook::is_needed(&self.resource) {
-            for event in events {
-                if let Some((kind, record)) = self.selection_sees(event) {
-                    self.write_event(kind, event, record, out);
-                }
-            }
-            return Ok(());
+        if convert::webhook::is_needed(&self.resource) {
+            return self.write_converted(events, out).await;
         }
         for event in events {
-            let Some((kind, record)) = self.selection_sees(event) else { continue };
-            let record = convert::webhook::record(&self.core, &self.resource, Arc::clone(record)).await?;
-            self.write_change(kind, &record, event.revision(), out);
+            let seen = self.selection_sees(event.previous.as_ref(), &event.record, event.deleted);
+            if let Some((kind, record)) = seen {
+                self.write_event(kind, event, record, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same where a webhook converts: selectors see what it makes of both states of an object.
+    async fn write_converted(&mut self, events: &[Arc<Event>], out: &mut Vec<u8>) -> Result<()> {
+        let events = events.iter().filter(|event| self.selection.has_path(&event.record.path));
+        let events: Vec<_> = events.collect();
+        let is_by_path = self.selection.is_by_path();
+        // What an object was before matters to selectors only; without them it is enough that it was there.
+        let previous_of = |event: &Event| event.previous.clone().filter(|_| !is_by_path);
+        let states = events.iter().flat_map(|event| [Some(Arc::clone(&event.record)), previous_of(event)]);
+        let states: Vec<_> = states.flatten().collect();
+        let mut converted = convert::webhook::records(&self.core, &self.resource, states).await?.into_iter();
+        for event in events {
+            let Some(record) = converted.next() else { break };
+            let previous = match previous_of(event) {
+                Some(_) => converted.next(),
+                None => event.previous.clone(),
+            };
+            if let Some((kind, record)) = self.selection_sees(previous.as_ref(), &record, event.deleted) {
+                let record = Arc::clone(record);
+                self.write_change(kind, &record, event.revision(), out);
+            }
         }
         Ok(())
     }
 
     /// One change as the selection sees it: an object may enter or leave it.
-    fn selection_sees<'e>(&self, event: &'e Event) -> Option<(&'static str, &'e Arc<Record>)> {
-        let before = event.previous.as_ref().filter(|record| self.selection.matches(record));
-        let after = !event.deleted && self.selection.matches(&event.record);
+    fn selection_sees<'e>(
+        &self,
+        previous: Option<&'e Arc<Record>>,
+        record: &'e Arc<Record>,
+        deleted: bool,
+    ) -> Option<(&'static str, &'e Arc<Record>)> {
+        let before = previous.filter(|previous| self.selection.matches(previous));
+        let after = !deleted && self.selection.matches(record);
         match (before, after) {
-            (None, true) => Some(("ADDED", &event.record)),
-            (Some(_), true) => Some(("MODIFIED", &event.record)),
-            (Some(_), false) if event.deleted => Some(("DELETED", &event.record)),
+            (None, true) => Some(("ADDED", record)),
+            (Some(_), true) => Some(("MODIFIED", record)),
+            (Some(_), false) if deleted => Some(("DELETED", record)),
             (Some(previous), false) => Some(("DELETED", previous)),
             (None, false) => None,
         }

@@ -1,9 +1,9 @@
 //! The text that Prometheus reads: a HELP and a TYPE line a metric, then one line a series.
 
 use std::fmt::{Display, Write};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{BUCKETS, CODES, Labels, NAMES, Place, Series, Shared, process};
+use super::{BUCKETS, CODES, Labels, ListCounts, NAMES, Place, Series, Shared, process};
 use crate::storage::Stats;
 
 pub(super) fn text(shared: &Shared, storage: &Stats) -> String {
@@ -13,6 +13,7 @@ pub(super) fn text(shared: &Shared, storage: &Stats) -> String {
     latencies(&mut page, &places);
     in_flight(&mut page, shared);
     watches(&mut page, shared);
+    lists(&mut page, shared);
     stored(&mut page, storage);
     figures(&mut page, shared, storage);
     page.0
@@ -77,6 +78,30 @@ fn watches(page: &mut Page, shared: &Shared) {
     for ((group, version, resource), counts) in &watches {
         let labels = [("group", *group), ("resource", *resource), ("version", *version)];
         page.line(name, &labels, counts.events.load(Relaxed));
+    }
+}
+
+/// kube-apiserver counts the versions of a kind together; so does the sum over `version`.
+fn lists(page: &mut Page, shared: &Shared) {
+    let metrics: [(&str, &str, fn(&ListCounts) -> &AtomicU64); 3] = [
+        ("apiserver_storage_list_total", "Lists that were read from the store.", |counts| &counts.lists),
+        (
+            "apiserver_storage_list_fetched_objects_total",
+            "Objects and changes that lists have looked at.",
+            |counts| &counts.fetched,
+        ),
+        ("apiserver_storage_list_returned_objects_total", "Objects that lists have found.", |counts| {
+            &counts.returned
+        }),
+    ];
+    for (name, help, count) in metrics {
+        page.metric(name, "counter", help);
+        for ((group, version, resource), counts) in NAMES.watches.iter().zip(&shared.lists) {
+            if counts.lists.load(Relaxed) > 0 {
+                let labels = [("group", *group), ("resource", *resource), ("version", *version)];
+                page.line(name, &labels, count(counts).load(Relaxed));
+            }
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use futures::FutureExt;
 use jiff::Timestamp;
 
 use super::{
-    Action, Change, CommitError, Expect, Key, Limits, ListQuery, ReadError, Record, Revision, Storage,
+    Action, Change, Chunk, CommitError, Expect, Freshness, Hint, Key, Limits, ListQuery, ReadError, Record,
+    Revision, Scan, Storage,
 };
 
 const SMALL: Limits = Limits { events: 8, bytes: 1 << 20 };
@@ -63,7 +64,7 @@ pub(super) async fn a_change_is_committed_only_on_the_expected_revision(store: &
     assert!(gone.revision > second);
     let missing = store.commit(put("a/1", Expect::Revision(second), "z")).await;
     assert!(matches!(missing, Err(CommitError::Conflict { current: None })));
-    assert!(store.get(&key("a/1")).await.expect("reads work").record.is_none());
+    assert!(store.get(&key("a/1"), Freshness::Latest).await.expect("reads work").record.is_none());
 }
 
 pub(super) async fn lists_are_sorted_and_limited_to_their_prefix(store: &dyn Storage) {
@@ -76,22 +77,131 @@ pub(super) async fn lists_are_sorted_and_limited_to_their_prefix(store: &dyn Sto
     assert!(store.list(&none).await.unwrap().records.is_empty());
 }
 
-pub(super) async fn pages_show_the_state_at_the_first_page(store: &dyn Storage) {
+/// The next chunk that has records, or is the last.
+async fn next(scan: &mut Box<dyn Scan>, limit: usize) -> Chunk {
+    loop {
+        let chunk = scan.next(limit).await.expect("history is there");
+        if chunk.end || !chunk.records.is_empty() {
+            return chunk;
+        }
+    }
+}
+
+pub(super) async fn a_scan_shows_the_state_at_its_revision_while_others_write(store: &dyn Storage) {
     for path in ["1", "2", "3", "4"] {
         create(store, path, "old").await;
     }
-    let first = store.list(&ListQuery { limit: Some(2), ..all() }).await.unwrap();
-    assert_eq!((texts(&first.records), first.remaining), (vec!["1=old".into(), "2=old".into()], 2));
-    let third = store.get(&key("3")).await.unwrap().record.expect("it is there");
+    let mut scan = store.scan(&all()).await.unwrap();
+    let first = next(&mut scan, 2).await;
+    assert_eq!((texts(&first.records), first.remaining), (vec!["1=old".into(), "2=old".into()], Some(2)));
+    let third = store.get(&key("3"), Freshness::Latest).await.unwrap().record.expect("it is there");
     store.commit(put("3", Expect::Revision(third.revision), "new")).await.unwrap();
-    let fourth = store.get(&key("4")).await.unwrap().record.expect("it is there");
+    let fourth = store.get(&key("4"), Freshness::Latest).await.unwrap().record.expect("it is there");
     store.commit(remove("4", Expect::Revision(fourth.revision), "old")).await.unwrap();
+    create(store, "25", "late").await;
     create(store, "5", "late").await;
-    let query = ListQuery { at: Some(first.revision), after: Some("2".into()), limit: Some(9), ..all() };
-    let second = store.list(&query).await.unwrap();
-    assert_eq!(texts(&second.records), ["3=old", "4=old"]);
-    assert_eq!((second.revision, second.remaining), (first.revision, 0));
-    assert_eq!(texts(&store.list(&all()).await.unwrap().records), ["1=old", "2=old", "3=new", "5=late"]);
+    let second = next(&mut scan, 1).await;
+    assert_eq!((texts(&second.records), second.remaining), (vec!["3=old".into()], Some(1)));
+    create(store, "35", "late").await;
+    let third = next(&mut scan, 9).await;
+    assert_eq!((texts(&third.records), third.end, third.remaining), (vec!["4=old".into()], true, None));
+    assert!(next(&mut scan, 9).await.records.is_empty(), "the end stays the end");
+    // Another scan goes on where the first one was.
+    let fresh = Freshness::Exact(scan.revision());
+    let query = ListQuery { fresh, after: Some("2".into()), before: Some(2), ..all() };
+    let mut again = store.scan(&query).await.unwrap();
+    let chunk = next(&mut again, 1).await;
+    assert_eq!((texts(&chunk.records), chunk.remaining), (vec!["3=old".into()], Some(1)));
+    assert_eq!(
+        texts(&store.list(&all()).await.unwrap().records),
+        ["1=old", "2=old", "25=late", "3=new", "35=late", "5=late"]
+    );
+}
+
+pub(super) async fn a_scan_says_how_many_records_remain_of_its_prefix(store: &dyn Storage) {
+    for path in ["a/1", "a/2", "a/3", "ab/1", "b/1"] {
+        create(store, path, "x").await;
+    }
+    for (prefix, remaining) in [("", Some(4)), ("a/", Some(2)), ("a", None), ("a/1", None)] {
+        let mut scan = store.scan(&all().under(prefix)).await.unwrap();
+        let chunk = next(&mut scan, 1).await;
+        assert_eq!(chunk.remaining.filter(|_| !chunk.end), remaining, "{prefix}");
+    }
+    // What a caller says about the records before may be wrong.
+    for before in [2, 1000, usize::MAX] {
+        let query = ListQuery { after: Some("a/1".into()), before: Some(before), ..all() };
+        let mut scan = store.scan(&query).await.unwrap();
+        assert!((1..=5).contains(&next(&mut scan, 1).await.remaining.unwrap()), "{before}");
+    }
+}
+
+pub(super) async fn a_hint_leaves_out_nothing_that_is_looked_for(store: &dyn Storage) {
+    for path in ["a/x", "a/xx", "a-b/x", "b/x", "b/y"] {
+        create(store, path, "v").await;
+    }
+    let named = |prefix: &str| ListQuery { hint: Some(Hint::Name("x".into())), ..all().under(prefix) };
+    let found = async |query: ListQuery| {
+        let records = store.list(&query).await.unwrap().records;
+        records.iter().filter(|r| r.path.ends_with("/x")).map(|r| r.path.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(named("")).await, ["a-b/x", "a/x", "b/x"]);
+    assert_eq!(found(named("a/")).await, ["a/x"]);
+    assert_eq!(found(ListQuery { after: Some("a/x".into()), ..named("") }).await, ["b/x"]);
+    let before = store.revision();
+    let gone = store.get(&key("b/x"), Freshness::Latest).await.unwrap().record.expect("it is there");
+    store.commit(remove("b/x", Expect::Revision(gone.revision), "v")).await.unwrap();
+    create(store, "c/x", "v").await;
+    assert_eq!(found(named("")).await, ["a-b/x", "a/x", "c/x"]);
+    assert_eq!(
+        found(ListQuery { fresh: Freshness::Exact(before), ..named("") }).await,
+        ["a-b/x", "a/x", "b/x"]
+    );
+    create(store, "x", "v").await;
+    assert!(store.list(&named("")).await.unwrap().records.iter().any(|record| &*record.path == "x"));
+}
+
+pub(super) async fn a_read_is_as_fresh_as_asked_for(store: &dyn Storage) {
+    let first = create(store, "1", "x").await;
+    let second = store.commit(put("1", Expect::Revision(first), "y")).await.unwrap().revision;
+    let get = async |fresh| {
+        let found = store.get(&key("1"), fresh).await.map(|found| found.record);
+        let page = store.list(&ListQuery { fresh, ..all() }).await.map(|page| page.records);
+        let (found, page) = (found?.into_iter().collect::<Vec<_>>(), page?);
+        assert_eq!(texts(&found), texts(&page), "{fresh:?}");
+        Ok::<_, ReadError>(texts(&found).concat())
+    };
+    for fresh in [Freshness::Any, Freshness::Latest, Freshness::AtLeast(first), Freshness::AtLeast(second)] {
+        assert_eq!(get(fresh).await.unwrap(), "1=y", "{fresh:?}");
+    }
+    assert_eq!(get(Freshness::Exact(second)).await.unwrap(), "1=y");
+    assert_eq!(get(Freshness::Exact(first)).await.unwrap(), "1=x");
+    assert_eq!(get(Freshness::Exact(first - 1)).await.unwrap(), "");
+    for future in [Freshness::AtLeast(second + 1), Freshness::Exact(second + 1)] {
+        assert!(matches!(get(future).await, Err(ReadError::Future { .. })), "{future:?}");
+    }
+}
+
+pub(super) async fn who_waits_for_a_revision_is_told_when_it_is_there(store: &dyn Storage) {
+    let now = create(store, "1", "x").await;
+    store.reached(now).await;
+    let mut waiting = store.reached(now + 2);
+    assert!(futures::poll!(&mut waiting).is_pending());
+    create(store, "2", "x").await;
+    assert!(futures::poll!(&mut waiting).is_pending(), "not yet");
+    create(store, "3", "x").await;
+    waiting.await;
+}
+
+pub(super) async fn a_scan_whose_past_is_forgotten_says_so(store: &dyn Storage) {
+    for n in 0..4 {
+        create(store, &format!("{n}"), "x").await;
+    }
+    let mut scan = store.scan(&all()).await.unwrap();
+    next(&mut scan, 1).await;
+    for n in 0..20 {
+        create(store, &format!("late-{n}"), "x").await;
+    }
+    assert!(matches!(scan.next(1).await, Err(ReadError::Compacted { .. })));
 }
 
 pub(super) async fn a_watch_tells_everything_after_its_revision_once_and_in_order(store: &dyn Storage) {
@@ -141,7 +251,7 @@ pub(super) async fn history_is_bounded_and_says_so(store: &dyn Storage) {
     assert!(store.stats().history_events <= SMALL.events);
     assert!(matches!(slow.ready(), Err(ReadError::Compacted { .. })), "it fell behind");
     assert!(matches!(store.watch(&"core/pods".into(), start), Err(ReadError::Compacted { .. })));
-    let past = ListQuery { at: Some(start), ..all() };
+    let past = ListQuery { fresh: Freshness::Exact(start), ..all() };
     assert!(matches!(store.list(&past).await, Err(ReadError::Compacted { .. })));
     assert_eq!(store.list(&all()).await.unwrap().records.len(), 20, "live records stay");
     assert!(store.watch(&"core/pods".into(), store.revision()).is_ok());
@@ -175,7 +285,7 @@ pub(super) async fn the_future_cannot_be_read(store: &dyn Storage) {
     let future = store.revision() + 1;
     assert!(matches!(store.watch(&"core/pods".into(), future), Err(ReadError::Future { .. })));
     assert!(matches!(
-        store.list(&ListQuery { at: Some(future), ..all() }).await,
+        store.list(&ListQuery { fresh: Freshness::Exact(future), ..all() }).await,
         Err(ReadError::Future { .. })
     ));
 }
@@ -208,7 +318,12 @@ macro_rules! conformance {
             revisions_grow_and_an_absent_record_is_created_once,
             a_change_is_committed_only_on_the_expected_revision,
             lists_are_sorted_and_limited_to_their_prefix,
-            pages_show_the_state_at_the_first_page,
+            a_scan_shows_the_state_at_its_revision_while_others_write,
+            a_scan_says_how_many_records_remain_of_its_prefix,
+            a_hint_leaves_out_nothing_that_is_looked_for,
+            a_read_is_as_fresh_as_asked_for,
+            who_waits_for_a_revision_is_told_when_it_is_there,
+            a_scan_whose_past_is_forgotten_says_so,
             a_watch_tells_everything_after_its_revision_once_and_in_order,
             a_watch_resumes_where_another_stopped,
             history_is_bounded_and_says_so,

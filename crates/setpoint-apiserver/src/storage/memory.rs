@@ -10,8 +10,8 @@ use super::state::State;
 use super::view::View;
 use super::write::Write;
 use super::{
-    Change, CommitError, Found, Key, Limits, ListQuery, Page, ReadError, Record, Revision, Stats, Storage,
-    Watch,
+    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan, Stats,
+    Storage, Watch,
 };
 
 /// Keeps everything in memory; what it holds ends with it.
@@ -36,12 +36,16 @@ fn commit(state: &mut State, change: Change) -> Result<Arc<Record>, CommitError>
 }
 
 impl Storage for Memory {
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Found, ReadError>> {
-        self.view.get(key)
+    fn get<'a>(&'a self, key: &'a Key, fresh: Freshness) -> BoxFuture<'a, Result<Found, ReadError>> {
+        self.view.get(key, fresh)
     }
 
-    fn list<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Page, ReadError>> {
-        self.view.list(query)
+    fn scan<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Box<dyn Scan>, ReadError>> {
+        self.view.scan(query)
+    }
+
+    fn reached(&self, revision: Revision) -> BoxFuture<'_, ()> {
+        self.view.reached(revision)
     }
 
     fn commit(&self, change: Change) -> BoxFuture<'_, Result<Arc<Record>, CommitError>> {

@@ -34,8 +34,8 @@ use self::writer::Writer;
 use super::state::State;
 use super::view::View;
 use super::{
-    Change, CommitError, Found, Key, Limits, ListQuery, Page, ReadError, Record, Revision, Stats, Storage,
-    Watch,
+    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan, Stats,
+    Storage, Watch,
 };
 
 /// The name of the file.
@@ -68,12 +68,16 @@ impl Redb {
 }
 
 impl Storage for Redb {
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Found, ReadError>> {
-        self.view.get(key)
+    fn get<'a>(&'a self, key: &'a Key, fresh: Freshness) -> BoxFuture<'a, Result<Found, ReadError>> {
+        self.view.get(key, fresh)
     }
 
-    fn list<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Page, ReadError>> {
-        self.view.list(query)
+    fn scan<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Box<dyn Scan>, ReadError>> {
+        self.view.scan(query)
+    }
+
+    fn reached(&self, revision: Revision) -> BoxFuture<'_, ()> {
+        self.view.reached(revision)
     }
 
     fn commit(&self, change: Change) -> BoxFuture<'_, Result<Arc<Record>, CommitError>> {

@@ -2,17 +2,22 @@
 //! memory has one; it does no input or output, and waits for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::history::{Bounds, Log};
+use super::collection::{Collection, Live};
+use super::cursor::Cursor;
+use super::history::Bounds;
 use super::write::{Effect, Write};
 use super::{
-    Action, Batch, Change, Event, Expect, Key, Limits, ListQuery, Page, ReadError, Record, Revision, Stats,
+    Action, Batch, Change, Chunk, Event, Expect, Freshness, Key, Limits, ListQuery, ReadError, Record,
+    Revision, Stats,
 };
+
+/// How many bytes of values one read of history gives out, about: a watcher writes all of it at once.
+const BATCH_BYTES: usize = 1 << 20;
 
 /// Live records and history, at one revision.
 #[derive(Debug)]
@@ -23,25 +28,6 @@ pub(super) struct State {
     bounds: Bounds,
     collections: BTreeMap<Arc<str>, Collection>,
     expiries: BTreeSet<(Timestamp, Key)>,
-}
-
-#[derive(Debug)]
-struct Collection {
-    live: BTreeMap<Box<str>, Live>,
-    log: Log,
-    changed: watch::Sender<Revision>,
-}
-
-#[derive(Debug)]
-struct Live {
-    record: Arc<Record>,
-    expires: Option<Timestamp>,
-}
-
-impl Default for Collection {
-    fn default() -> Collection {
-        Collection { live: BTreeMap::new(), log: Log::default(), changed: watch::Sender::new(0) }
-    }
 }
 
 impl State {
@@ -62,8 +48,7 @@ impl State {
 
     /// The record that is there.
     pub(super) fn find(&self, key: &Key) -> Option<&Arc<Record>> {
-        let live = self.collections.get(&key.collection)?.live.get(&key.path)?;
-        Some(&live.record)
+        self.collections.get(&key.collection)?.get(&key.path)
     }
 
     /// Makes a checked change happen, and wakes who watches its collection. The caller trims afterwards.
@@ -103,10 +88,10 @@ impl State {
         if !self.collections.contains_key(&key.collection) {
             self.collections.insert(Arc::clone(&key.collection), Collection::default());
         }
-        let live = &mut self.collections.get_mut(&key.collection).expect("it is there now").live;
+        let collection = self.collections.get_mut(&key.collection).expect("it is there now");
         let previous = match effect {
-            Effect::Put { expires } => live.insert(key.path.clone(), Live { record, expires }),
-            Effect::Delete => live.remove(&key.path),
+            Effect::Put { expires } => collection.put(Live { record, expires }),
+            Effect::Delete => collection.remove(&key.path),
         };
         if let Some(expires) = previous.as_ref().and_then(|live| live.expires) {
             self.expiries.remove(&(expires, key.clone()));
@@ -171,27 +156,46 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn list(&self, query: &ListQuery) -> Result<Page, ReadError> {
-        let revision = query.at.unwrap_or(self.revision);
-        self.check_revision(&query.collection, revision)?;
-        let Some(collection) = self.collections.get(&query.collection) else {
-            return Ok(Page { records: Vec::new(), revision, remaining: 0 });
-        };
-        let limit = query.limit.unwrap_or(usize::MAX);
-        let mut page = Page { records: Vec::new(), revision, remaining: 0 };
-        let mut take = |record: &Arc<Record>| {
-            if page.records.len() < limit {
-                page.records.push(Arc::clone(record));
-            } else {
-                page.remaining += 1;
-            }
-        };
+    /// The record as it was when it was as fresh as asked for.
+    pub(super) fn get(&self, key: &Key, fresh: Freshness) -> Result<Option<Arc<Record>>, ReadError> {
+        let revision = self.resolve(&key.collection, fresh)?;
+        let Some(collection) = self.collections.get(&key.collection) else { return Ok(None) };
         if revision == self.revision {
-            collection.range(query).for_each(|live| take(&live.record));
-        } else {
-            collection.range_at(query, revision).values().copied().flatten().for_each(take);
+            return Ok(collection.get(&key.path).cloned());
         }
-        Ok(page)
+        let mut since = collection.log.after(revision);
+        match since.find(|event| event.record.path == key.path) {
+            Some(event) => Ok(event.previous.clone()),
+            None => Ok(collection.get(&key.path).cloned()),
+        }
+    }
+
+    /// The revision that a read is of.
+    fn resolve(&self, collection: &str, fresh: Freshness) -> Result<Revision, ReadError> {
+        match fresh {
+            Freshness::Any | Freshness::Latest => Ok(self.revision),
+            Freshness::AtLeast(asked) if asked > self.revision => {
+                Err(ReadError::Future { asked, current: self.revision })
+            }
+            Freshness::AtLeast(_) => Ok(self.revision),
+            Freshness::Exact(revision) => {
+                self.check_revision(collection, revision)?;
+                Ok(revision)
+            }
+        }
+    }
+
+    /// Begins a scan.
+    pub(super) fn open(&self, query: &ListQuery) -> Result<Cursor, ReadError> {
+        Ok(Cursor::new(query, self.resolve(&query.collection, query.fresh)?))
+    }
+
+    /// Goes on with a scan: at most `limit` more records.
+    pub(super) fn advance(&self, cursor: &mut Cursor, limit: usize) -> Result<Chunk, ReadError> {
+        match self.collections.get(cursor.collection()) {
+            Some(collection) => cursor.advance(collection, self.revision, limit),
+            None => Ok(Chunk { records: Vec::new(), end: true, remaining: None }),
+        }
     }
 
     /// Tells of each change of a collection after `after`, if all of them are still there.
@@ -204,7 +208,7 @@ impl State {
         Ok(self.collections.entry(Arc::clone(collection)).or_default().changed.subscribe())
     }
 
-    /// The events of a collection after `after`, at most `limit`.
+    /// The events of a collection after `after`, at most `limit`, and not many more bytes than [`BATCH_BYTES`].
     pub(super) fn events(
         &self,
         collection: &Arc<str>,
@@ -218,8 +222,15 @@ impl State {
             return Err(ReadError::Compacted { asked: after, floor });
         }
         let pending = log.after(after);
-        let more = pending.len() > limit;
-        let events: Vec<_> = pending.take(limit).cloned().collect();
+        let count = pending.len();
+        let mut bytes = 0;
+        let fits = |event: &&Arc<Event>| {
+            let has_room = bytes < BATCH_BYTES;
+            bytes += event.record.value.len();
+            has_room
+        };
+        let events: Vec<_> = pending.take(limit).take_while(fits).cloned().collect();
+        let more = events.len() < count;
         let complete_to = match events.last() {
             Some(last) if more => last.revision(),
             _ => self.revision,
@@ -232,37 +243,7 @@ impl State {
             revision: self.revision,
             history_events: self.bounds.events(),
             history_bytes: self.bounds.bytes(),
-            records: self.collections.iter().map(|(name, c)| (Arc::clone(name), c.live.len())).collect(),
+            records: self.collections.iter().map(|(name, c)| (Arc::clone(name), c.len())).collect(),
         }
-    }
-}
-
-impl Collection {
-    fn range(&self, query: &ListQuery) -> impl Iterator<Item = &Live> {
-        let start = match &query.after {
-            Some(path) if **path >= *query.prefix => Bound::Excluded(&**path),
-            _ => Bound::Included(&*query.prefix),
-        };
-        self.live
-            .range::<str, _>((start, Bound::Unbounded))
-            .take_while(|(path, _)| path.starts_with(&*query.prefix))
-            .map(|(_, live)| live)
-    }
-
-    /// The range as it was at `revision`: today's records, with each record that has changed since then put
-    /// back to what it was before its first change.
-    fn range_at(&self, query: &ListQuery, revision: Revision) -> BTreeMap<&str, Option<&Arc<Record>>> {
-        let mut range: BTreeMap<&str, Option<&Arc<Record>>> =
-            self.range(query).map(|live| (&*live.record.path, Some(&live.record))).collect();
-        let mut restored = BTreeSet::new();
-        for event in self.log.after(revision) {
-            let path = &*event.record.path;
-            let wanted =
-                path.starts_with(&*query.prefix) && query.after.as_deref().is_none_or(|after| path > after);
-            if wanted && restored.insert(path) {
-                range.insert(path, event.previous.as_ref());
-            }
-        }
-        range
     }
 }

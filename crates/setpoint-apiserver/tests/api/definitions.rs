@@ -1,5 +1,6 @@
 //! CustomResourceDefinitions and what they define.
 
+mod conversion;
 mod objects;
 mod schemas;
 mod serving;

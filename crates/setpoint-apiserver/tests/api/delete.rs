@@ -224,3 +224,23 @@ async fn a_pod_is_seen_to_end_even_when_it_ends_at_once() {
     assert_eq!(marked["object"]["metadata"]["deletionGracePeriodSeconds"], 0);
     assert_eq!(watch.line().await, "DELETED web");
 }
+
+#[tokio::test]
+async fn a_collection_delete_with_a_limit_deletes_one_page() {
+    let api = Api::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        api.post(MAPS, &map(name, "x")).await.ok();
+    }
+    let first = api.delete(&format!("{MAPS}?limit=2"), &Value::Null).await;
+    assert_eq!(first.names(), ["a", "b"]);
+    assert_eq!(first.body["metadata"]["remainingItemCount"], 3);
+    assert_eq!(api.get(MAPS).await.names(), ["c", "d", "e"]);
+    let token = first.body["metadata"]["continue"].as_str().expect("a way on");
+    api.merge(&format!("{MAPS}/c"), &json!({"data": {"key": "changed"}})).await.ok();
+    let second = api.delete(&format!("{MAPS}?limit=2&continue={token}"), &Value::Null).await;
+    assert_eq!(second.names(), ["c", "d"], "it goes on after the first page");
+    assert_eq!(api.get(MAPS).await.names(), ["e"]);
+    let all = api.delete(MAPS, &Value::Null).await.ok();
+    assert!(all["metadata"].get("continue").is_none());
+    assert_eq!(api.get(MAPS).await.names(), [""; 0]);
+}

@@ -1,3 +1,7 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::Request;
+use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
 use crate::support::{Api, MAPS, PODS, labelled, map, pod, version};
@@ -166,4 +170,143 @@ async fn a_long_list_comes_in_pieces_that_add_up() {
     assert!(
         answer.body["items"].as_array().unwrap().iter().all(|item| item["data"]["key"] == value.as_str())
     );
+}
+
+#[tokio::test]
+async fn a_version_with_a_limit_and_no_match_is_exact() {
+    let api = filled().await;
+    let at = version(&api.get(MAPS).await.ok());
+    api.post(MAPS, &map("aa", "new")).await.ok();
+    let page = api.get(&format!("{MAPS}?resourceVersion={at}&limit=2")).await;
+    assert_eq!(page.names(), ["a", "b"], "as it was at that version");
+    assert_eq!(version(&page.body), at);
+    let token = page.body["metadata"]["continue"].as_str().unwrap();
+    let rest = api.get(&format!("{MAPS}?limit=9&continue={token}")).await;
+    assert_eq!(rest.names(), ["c", "d", "e"]);
+    let fresh = api.get(&format!("{MAPS}?resourceVersion={at}")).await;
+    assert_eq!(fresh.names().len(), 6, "without a limit it is the oldest that will do");
+    let any = api.get(&format!("{MAPS}?resourceVersion=0&limit=2")).await;
+    assert_eq!(any.names(), ["a", "aa"], "0 is any version, with a limit too");
+}
+
+/// How many records and changes the lists of config maps have looked at so far.
+async fn fetched(api: &Api) -> u64 {
+    let page = api.get("/metrics").await;
+    let name = "apiserver_storage_list_fetched_objects_total{group=\"\",resource=\"configmaps\",";
+    let line = page.body.as_str().expect("text").lines().find(|line| line.starts_with(name));
+    line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_list_is_one_pass_whatever_its_limit_and_selectors_are() {
+    let api = Api::new();
+    for n in 0..1_200 {
+        api.post(MAPS, &labelled(&format!("m{n:04}"), if n % 2 == 0 { "even" } else { "odd" })).await.ok();
+    }
+    // The labels, the limit, how many are found, and how many are looked at.
+    for (query, found, most) in [
+        ("", 1_200, 1_200),
+        ("limit=1", 1, 1),
+        ("limit=500", 500, 500),
+        ("limit=1&labelSelector=app%3Dnone", 0, 1_200),
+        ("limit=500&labelSelector=app%3Dnone", 0, 1_200),
+        ("labelSelector=app%3Deven", 600, 1_200),
+        ("limit=1&labelSelector=app%3Dodd", 1, 3),
+        ("limit=100&labelSelector=app%3Deven", 100, 512),
+        ("fieldSelector=metadata.name%3Dm0007", 1, 1),
+    ] {
+        let before = fetched(&api).await;
+        let answer = api.get(&format!("{MAPS}?{query}")).await;
+        assert_eq!(answer.names().len(), found, "{query}");
+        let visited = fetched(&api).await - before;
+        assert!(visited >= 1 && visited <= most, "{query}: {visited}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_looks_at_its_own_objects_and_at_what_has_changed_since() {
+    let api = Api::new();
+    for n in 0..600 {
+        api.post(MAPS, &map(&format!("m{n:04}"), "x")).await.ok();
+    }
+    let (mut path, mut names, mut changes) = (format!("{MAPS}?limit=50"), Vec::new(), 0);
+    loop {
+        let before = fetched(&api).await;
+        let page = api.get(&path).await;
+        names.extend(page.names().into_iter().map(str::to_owned));
+        let visited = fetched(&api).await - before;
+        assert!(visited <= 50 + 2 * changes, "{visited} after {changes} changes");
+        let left = page.body["metadata"].get("remainingItemCount").map(|count| count.as_u64().unwrap());
+        assert_eq!(left.unwrap_or(0), 600 - names.len() as u64);
+        let Some(token) = page.body["metadata"]["continue"].as_str() else { break };
+        path = format!("{MAPS}?limit=50&continue={token}");
+        api.post(MAPS, &map(&format!("m{:04}-new", names.len() + 7), "x")).await.ok();
+        api.delete(&format!("{MAPS}/m{:04}", names.len() + 3), &Value::Null).await.ok();
+        changes += 2;
+    }
+    assert_eq!(names, (0..600).map(|n| format!("m{n:04}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_long_list_obeys_the_time_limit_of_its_request() {
+    let api = Api::new();
+    for n in 0..1_500 {
+        api.post(MAPS, &labelled(&format!("m{n:04}"), "web")).await.ok();
+    }
+    let late = api.get(&format!("{MAPS}?labelSelector=app%3Dnone&timeout=1ns")).await;
+    assert_eq!((late.code, late.reason()), (504, "Timeout"), "{}", late.body);
+}
+
+#[tokio::test]
+async fn a_count_in_a_token_that_is_wrong_does_no_harm() {
+    let api = filled().await;
+    for before in ["0", "1000", "18446744073709551615"] {
+        let token = format!(r#"{{"v":"meta.k8s.io/v1","rv":-1,"start":"a\u0000","before":{before}}}"#);
+        let token = URL_SAFE_NO_PAD.encode(token);
+        let page = api.get(&format!("{MAPS}?limit=1&continue={token}")).await;
+        assert_eq!(page.names(), ["b"]);
+        let left = page.body["metadata"]["remainingItemCount"].as_u64().unwrap();
+        assert!((1..=5).contains(&left), "{left}");
+    }
+    for before in ["-1", "18446744073709551616", "\"x\""] {
+        let token = format!(r#"{{"v":"meta.k8s.io/v1","rv":-1,"start":"a\u0000","before":{before}}}"#);
+        let page = api.get(&format!("{MAPS}?limit=1&continue={}", URL_SAFE_NO_PAD.encode(token))).await;
+        assert_eq!(page.code, 400);
+    }
+}
+
+#[tokio::test]
+async fn a_long_list_comes_in_pieces_in_every_layout() {
+    let api = Api::new();
+    let value = "x".repeat(10_000);
+    for n in 0..100 {
+        api.post(MAPS, &map(&format!("m{n:03}"), &value)).await.ok();
+    }
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    for (query, accept) in [
+        ("", "application/json"),
+        ("?pretty=true", "application/json"),
+        ("", "application/yaml"),
+        ("", "application/vnd.kubernetes.protobuf"),
+        ("?includeObject=Object", table),
+    ] {
+        let request = Request::builder().uri(format!("{MAPS}{query}")).header("accept", accept);
+        let mut body = api.send(request.body(Full::default()).unwrap()).await.into_body();
+        let (mut text, mut longest) = (Vec::new(), 0);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.unwrap().into_data().unwrap();
+            longest = longest.max(frame.len());
+            text.extend_from_slice(&frame);
+        }
+        assert!(text.len() > 1_000_000 && longest < 400_000, "{accept} {query}: {longest} of {}", text.len());
+        let names = match accept {
+            "application/vnd.kubernetes.protobuf" => continue,
+            "application/yaml" => {
+                serde_saphyr::from_str::<Value>(std::str::from_utf8(&text).unwrap()).unwrap()
+            }
+            _ => serde_json::from_slice(&text).unwrap(),
+        };
+        let items = names["items"].as_array().or(names["rows"].as_array()).unwrap();
+        assert_eq!(items.len(), 100, "{accept} {query}");
+    }
 }

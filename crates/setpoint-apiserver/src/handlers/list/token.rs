@@ -14,6 +14,8 @@ pub(super) struct Token {
     pub revision: Option<Revision>,
     /// The path of the last object of the page before.
     pub after: String,
+    /// How many objects the pages before had. A client can write what it likes: it is good for an estimate only.
+    pub before: Option<usize>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -21,6 +23,8 @@ struct Encoded {
     v: String,
     rv: i64,
     start: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<usize>,
 }
 
 const VERSION: &str = "meta.k8s.io/v1";
@@ -32,7 +36,7 @@ impl Token {
     pub(super) fn to_text(&self, prefix: &str) -> String {
         let start = self.after.strip_prefix(prefix).unwrap_or(&self.after).to_owned();
         let rv = self.revision.map_or(NEWEST, |revision| i64::try_from(revision).unwrap_or(NEWEST));
-        encode(&Encoded { v: VERSION.to_owned(), rv, start: format!("{start}\0") })
+        encode(&Encoded { v: VERSION.to_owned(), rv, start: format!("{start}\0"), before: self.before })
     }
 
     pub(super) fn parse(text: &str, prefix: &str) -> Result<Token> {
@@ -44,7 +48,7 @@ impl Token {
             NEWEST => None,
             rv => Some(u64::try_from(rv).map_err(|_| invalid("negative resourceVersion"))?),
         };
-        Ok(Token { revision, after })
+        Ok(Token { revision, after, before: encoded.before })
     }
 
     /// The same token for the newest state.
@@ -81,14 +85,14 @@ mod tests {
     #[test]
     fn a_token_comes_back_as_it_was() {
         for revision in [Some(7), None] {
-            let token = Token { revision, after: "default/web".into() };
+            let token = Token { revision, after: "default/web".into(), before: Some(2) };
             assert_eq!(Token::parse(&token.to_text("default/"), "default/").unwrap(), token);
         }
     }
 
     #[test]
     fn a_token_can_be_freed_of_its_revision() {
-        let token = Token { revision: Some(7), after: "default/web".into() };
+        let token = Token { revision: Some(7), after: "default/web".into(), before: Some(2) };
         let text = Token::without_revision(&token.to_text("")).unwrap();
         assert_eq!(Token::parse(&text, "").unwrap().revision, None);
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use proptest::prelude::*;
 
-use super::super::{Action, Change, CommitError, Expect, Key, Limits, ListQuery, Storage};
+use super::super::{Action, Change, CommitError, Expect, Freshness, Key, Limits, ListQuery, Storage};
 use super::Redb;
 use super::faulty_disk::Disk;
 
@@ -40,7 +40,7 @@ impl Clients {
         let mut changes = Vec::new();
         for (path, deletes) in batch {
             let path = path.to_string();
-            let current = store.get(&key(&path)).await.unwrap().record;
+            let current = store.get(&key(&path), Freshness::Latest).await.unwrap().record;
             self.written += 1;
             let value = Bytes::from(format!("{}-{}", self.written, "x".repeat(self.written * 97 % 3000)));
             let text = String::from_utf8_lossy(&value).into_owned();
@@ -218,7 +218,10 @@ async fn a_full_disk_is_told_to_who_writes_and_nobody_sees_the_change() {
         let error = store.commit(create.clone()).await.unwrap_err();
         assert!(error.to_string().contains("is full; make some room and try again"), "{error}");
     }
-    assert!(store.get(&key("a")).await.unwrap().record.is_none() && watch.ready().unwrap().events.is_empty());
+    assert!(
+        store.get(&key("a"), Freshness::Latest).await.unwrap().record.is_none()
+            && watch.ready().unwrap().events.is_empty()
+    );
     disk.heal();
     store.commit(create).await.unwrap();
     assert_eq!(watch.ready().unwrap().events.len(), 1);

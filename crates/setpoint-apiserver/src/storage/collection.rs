@@ -1,0 +1,148 @@
+//! The records of one collection as they are now, and what happened to them.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use tokio::sync::watch;
+
+use super::history::Log;
+use super::index::Index;
+use super::{Field, Hint, Record, Revision};
+
+#[derive(Debug)]
+pub(super) struct Collection {
+    live: BTreeMap<Box<str>, Live>,
+    /// How many records there are under each `namespace/`. The slash is part of the key, so that the order is that of
+    /// the paths.
+    namespaces: BTreeMap<Box<str>, usize>,
+    /// By the names of their fields.
+    indices: Mutex<BTreeMap<&'static str, Index>>,
+    pub(super) log: Log,
+    pub(super) changed: watch::Sender<Revision>,
+}
+
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) record: Arc<Record>,
+    pub(super) expires: Option<Timestamp>,
+}
+
+impl Default for Collection {
+    fn default() -> Collection {
+        Collection {
+            live: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            indices: Mutex::default(),
+            log: Log::default(),
+            changed: watch::Sender::new(0),
+        }
+    }
+}
+
+impl Collection {
+    pub(super) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    pub(super) fn get(&self, path: &str) -> Option<&Arc<Record>> {
+        self.live.get(path).map(|live| &live.record)
+    }
+
+    /// Puts a record there; what was there before.
+    pub(super) fn put(&mut self, live: Live) -> Option<Live> {
+        let record = Arc::clone(&live.record);
+        let previous = self.live.insert(record.path.clone(), live);
+        if let Some(namespace) = namespace_of(&record.path).filter(|_| previous.is_none()) {
+            match self.namespaces.get_mut(namespace) {
+                Some(count) => *count += 1,
+                None => drop(self.namespaces.insert(namespace.into(), 1)),
+            }
+        }
+        previous
+    }
+
+    /// Takes a record away; what was there before.
+    pub(super) fn remove(&mut self, path: &str) -> Option<Live> {
+        let previous = self.live.remove(path)?;
+        if let Some(namespace) = namespace_of(path)
+            && let Some(count) = self.namespaces.get_mut(namespace)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.namespaces.remove(namespace);
+            }
+        }
+        Some(previous)
+    }
+
+    /// How many records are under a prefix, if that is known without a walk: for all of them, and for a namespace.
+    pub(super) fn count(&self, prefix: &str) -> Option<usize> {
+        match prefix.find('/') {
+            None if prefix.is_empty() => Some(self.live.len()),
+            Some(slash) if slash + 1 == prefix.len() => {
+                Some(self.namespaces.get(prefix).copied().unwrap_or(0))
+            }
+            _ => None,
+        }
+    }
+
+    /// The index of a field, made if there is none. Nobody else reads it meanwhile.
+    pub(super) fn index(&self, field: Field, now: Revision) -> MappedMutexGuard<'_, Index> {
+        MutexGuard::map(self.indices.lock(), |indices| {
+            indices.entry(field.name()).or_insert_with(|| Index::new(field, now))
+        })
+    }
+
+    /// The records under a prefix and after a path, in order: all, or those that a hint leaves. `index` is that of the
+    /// hint's field.
+    pub(super) fn range<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        hint: Option<(&'a Hint, Option<&'a Index>)>,
+    ) -> Box<dyn Iterator<Item = &'a Arc<Record>> + 'a> {
+        match hint {
+            Some((Hint::Name(name), _)) => Box::new(self.named(name, prefix, after)),
+            Some((Hint::Field(_, value), Some(index))) => {
+                Box::new(index.paths(value, prefix, after).filter_map(move |path| self.get(path)))
+            }
+            Some((Hint::Field(..), None)) | None => Box::new(self.under(prefix, after)),
+        }
+    }
+
+    fn under<'a>(&'a self, prefix: &'a str, after: Option<&'a str>) -> impl Iterator<Item = &'a Arc<Record>> {
+        let start = match after {
+            Some(path) if path >= prefix => Bound::Excluded(path),
+            _ => Bound::Included(prefix),
+        };
+        self.live
+            .range::<str, _>((start, Bound::Unbounded))
+            .take_while(move |(path, _)| path.starts_with(prefix))
+            .map(|(_, live)| &live.record)
+    }
+
+    /// The records of one name: at most one a namespace.
+    fn named<'a>(
+        &'a self,
+        name: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Arc<Record>> {
+        let namespaces = self
+            .namespaces
+            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+            .take_while(move |(namespace, _)| namespace.starts_with(prefix))
+            .map(move |(namespace, _)| self.get(&format!("{namespace}{name}")));
+        let alone = prefix.is_empty().then(|| self.get(name));
+        let found = alone.into_iter().chain(namespaces).flatten();
+        found.filter(move |record| after.is_none_or(|after| &*record.path > after))
+    }
+}
+
+/// `namespace/` of a path that has one.
+fn namespace_of(path: &str) -> Option<&str> {
+    path.find('/').map(|slash| &path[..=slash])
+}
