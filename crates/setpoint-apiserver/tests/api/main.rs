@@ -23,3 +23,4 @@ mod support;
 mod table;
 mod update;
 mod watch;
+mod webhooks;
