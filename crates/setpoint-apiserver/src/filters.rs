@@ -24,7 +24,7 @@ use crate::request::{ResourceRequest, Warnings};
 use crate::response::{Body, respond_status};
 use crate::routes::{ResourcePath, Route};
 use crate::selector::FieldSelector;
-use crate::serve;
+use crate::serve::{self, CertificateEnd};
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::user::User;
@@ -57,6 +57,9 @@ pub(crate) async fn handle(core: &Arc<Core>, parts: Parts, body: RequestBody) ->
     let mut response = outcome
         .unwrap_or_else(|status| respond_status(&status, negotiate::takes_protobuf_status(&parts.headers)));
     started.finish(response.status());
+    if response.status() == 401 {
+        response.extensions_mut().insert(serve::Unidentified);
+    }
     if let Some(pending) = pending {
         response = audited(core, pending, response, failure.as_deref(), is_watch).await;
     }
@@ -225,6 +228,7 @@ async fn resource_request(
         user,
         user_agent: text(header::USER_AGENT).map(str::to_owned),
         received: core.env.now(),
+        good_until: parts.extensions.get().map(|CertificateEnd(end)| *end),
         warnings: Warnings::default(),
         body: if verb.is_write() { body::read(body, MAX_BODY).await? } else { Bytes::new() },
     })

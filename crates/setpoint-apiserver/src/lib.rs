@@ -47,6 +47,7 @@ mod status;
 mod storage;
 mod strategy;
 mod table;
+mod task_set;
 mod user;
 mod webhook;
 

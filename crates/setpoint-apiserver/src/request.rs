@@ -1,11 +1,13 @@
 //! A request about a resource, as the handlers get it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
+use setpoint_env::Env;
 use setpoint_kinds::{Type, UnknownField, Verb, conform, protobuf};
 
 use crate::authorize::Attributes;
@@ -36,6 +38,8 @@ pub(crate) struct ResourceRequest {
     pub body: Bytes,
     /// When it came, on the server's clock.
     pub received: Timestamp,
+    /// When the certificate ends that it came with. A response that goes on ends then, too.
+    pub good_until: Option<Timestamp>,
     /// What the sender shall read besides the answer.
     pub warnings: Warnings,
 }
@@ -89,6 +93,12 @@ impl ResourceRequest {
             media if media.contains("yaml") => body::parse_yaml(&self.body).ok().map(|decoded| decoded.value),
             _ => serde_json::from_slice(&self.body).ok(),
         }
+    }
+
+    /// How long a response that goes on may last, if its sender has a certificate that ends.
+    pub(crate) fn time_left(&self, env: &Env) -> Option<Duration> {
+        let end = self.good_until?;
+        Some(Duration::try_from(end.duration_since(env.now())).unwrap_or(Duration::ZERO))
     }
 
     /// The name of the object; every route that needs one has one.
@@ -145,6 +155,7 @@ impl ResourceRequest {
             user_agent: self.user_agent.clone(),
             body: Bytes::new(),
             received: self.received,
+            good_until: self.good_until,
             warnings: self.warnings.clone(),
         }
     }
