@@ -233,6 +233,7 @@ pub(crate) async fn keep(core: Weak<Core>) {
             }
         };
         tokio::select! {
+            biased;
             () = watch.changed() => {}
             () = wake.notified() => {}
             () = pause => {}

@@ -9,6 +9,7 @@ mod content;
 mod create;
 mod definitions;
 mod delete;
+mod departure;
 mod guarantees;
 mod kinds;
 mod list;
