@@ -13,11 +13,12 @@ use memchr::memmem;
 use serde_json::Value;
 
 use crate::handlers::get::read;
+use crate::handlers::{create, update};
 use crate::kinds;
 use crate::object;
 use crate::options::FieldValidation;
 use crate::patch::Patched;
-use crate::request::Draft;
+use crate::request::{Draft, Expected, Form, ResourceRequest};
 use crate::resource::{Registry, Resource};
 use crate::server::Core;
 use crate::status::{GroupResource, Result, Status};
@@ -60,21 +61,58 @@ pub(crate) fn may_delete(resource: &Resource, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Lets webhooks change an object that is about to be written. What comes out has the form of its kind.
+/// Lets webhooks change an object that is about to be written. What comes out has the form of its kind, and is where the
+/// request wants it to be.
 pub(crate) async fn mutate(core: &Core, attributes: &Attributes<'_>, mut object: Value) -> Result<Value> {
-    let webhooks = webhooks::mutating(core, &attributes.request.resource).await?;
+    let request = attributes.request;
+    let webhooks = webhooks::mutating(core, &request.resource).await?;
     if webhooks.is_empty() {
         return Ok(object);
     }
     // Webhooks see what the server fills in.
-    kinds::default(&attributes.request.resource, &mut object);
+    kinds::default(&request.resource, &mut object);
     let (object, is_changed) = webhooks::mutate(core, &webhooks, attributes, Some(object)).await?;
     let object = object.unwrap_or_default();
     if !is_changed {
         return Ok(object);
     }
+    let mut object = formed(object, request.expected())?;
+    create::set_namespace(request, &mut object)?;
+    if attributes.operation == Operation::Create && request.name.is_some() {
+        // A webhook may choose the name of a new object, but not against the path. On an update validation sees to it.
+        update::check_name(request, &object)?;
+    }
+    Ok(object)
+}
+
+/// Lets webhooks change something that is not stored itself: a Scale, a Binding, an Eviction, a TokenRequest. What comes
+/// out is of the same kind.
+pub(crate) async fn mutate_virtual(core: &Core, attributes: &Attributes<'_>, object: Value) -> Result<Value> {
+    let ResourceRequest { resource, namespace, .. } = attributes.request;
+    if attributes.operation == Operation::Create {
+        namespace_accepts(core, resource, namespace.as_deref(), attributes.name(Some(&object))).await?;
+    }
+    let webhooks = webhooks::mutating(core, resource).await?;
+    if webhooks.is_empty() {
+        return Ok(object);
+    }
+    let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let (object, is_changed) = webhooks::mutate(core, &webhooks, attributes, Some(object)).await?;
+    let object = object.unwrap_or_default();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    match setpoint_kinds::table().type_of_kind(group, version, &kind).filter(|_| is_changed) {
+        Some(ty) => {
+            formed(object, Expected { api_version: &api_version, kind: &kind, form: Form::Typed(ty) })
+        }
+        None => Ok(object),
+    }
+}
+
+/// What a webhook has made, in the form of its kind.
+fn formed(object: Value, expected: Expected<'_>) -> Result<Value> {
     let patched = Patched { value: object, strict_errors: Vec::new(), quoted: None };
-    Ok(Draft::from(patched).finish(attributes.request.expected(), FieldValidation::Ignore)?.object)
+    Ok(Draft::from(patched).finish(expected, FieldValidation::Ignore)?.object)
 }
 
 /// Asks the rights on signers, policies and webhooks whether an object may be written as it is now.
@@ -92,11 +130,9 @@ pub(crate) async fn delete(core: &Core, attributes: &Attributes<'_>) -> Result<(
     webhooks::validate(core, attributes, None).await
 }
 
-/// Mutates and validates something that is not stored itself: a Scale, a Binding, an Eviction.
+/// Mutates and validates something that is not stored itself.
 pub(crate) async fn admit(core: &Core, attributes: &Attributes<'_>, object: Value) -> Result<Value> {
-    let webhooks = webhooks::mutating(core, &attributes.request.resource).await?;
-    let (object, _) = webhooks::mutate(core, &webhooks, attributes, Some(object)).await?;
-    policies::validate(core, attributes, object.as_ref()).await?;
-    webhooks::validate(core, attributes, object.as_ref()).await?;
-    Ok(object.unwrap_or_default())
+    let object = mutate_virtual(core, attributes, object).await?;
+    validate(core, attributes, &object).await?;
+    Ok(object)
 }

@@ -10,6 +10,7 @@ mod policy;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -24,12 +25,15 @@ use policy::{Decision, Level};
 pub use policy::{Policy, PolicyError};
 
 use crate::authorize::Attributes;
+use crate::background::Background;
 use crate::user::User;
 
 /// How many lines may wait to be written.
 const QUEUE: usize = 4096;
 /// How long a request waits for room in the queue.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// How long a server that closes waits for its lines.
+const FLUSH: Duration = Duration::from_secs(5);
 /// How many lines are written at once.
 const BATCH: usize = 256;
 
@@ -61,15 +65,37 @@ impl AuditLog {
         AuditLog { size, files, ..self }
     }
 
-    /// Starts to write.
-    pub(crate) fn start(self, env: &Env) -> std::io::Result<Audit> {
+    /// Opens the file.
+    pub(crate) fn open(self) -> std::io::Result<OpenLog> {
         let file = RotatedFile::open(self.path, self.size, self.files)?;
-        let (lines, queue) = mpsc::channel(QUEUE);
-        let writer = env.spawn(write(file, queue));
-        Ok(Audit { env: env.clone(), policy: self.policy, lines, lost: AtomicU64::new(0), _writer: writer })
+        Ok(OpenLog { file, policy: self.policy })
     }
 }
 
+/// A log that nobody writes yet.
+#[derive(Debug)]
+pub(crate) struct OpenLog {
+    file: RotatedFile,
+    policy: Policy,
+}
+
+impl OpenLog {
+    /// Starts to write.
+    pub(crate) fn start(self, env: &Env, background: &Background) -> Audit {
+        let (lines, queue) = mpsc::channel(QUEUE);
+        let counts = Arc::new(Counts::default());
+        let writer = Writer { file: self.file, queue, batch: Vec::new(), counts: Arc::clone(&counts) };
+        // Outside of the task: what waits in the queue outlives a panic.
+        let writer = Arc::new(tokio::sync::Mutex::new(writer));
+        let task = background.run(env, "audit", move || {
+            let writer = Arc::clone(&writer);
+            async move { writer.lock().await.run().await }
+        });
+        Audit { env: env.clone(), policy: self.policy, lines, counts, _writer: task }
+    }
+}
+
+#[derive(Debug)]
 enum Line {
     Text(Vec<u8>),
     /// Everything before this is in the file when it is answered.
@@ -82,27 +108,66 @@ pub(crate) struct Audit {
     env: Env,
     policy: Policy,
     lines: mpsc::Sender<Line>,
-    lost: AtomicU64,
+    counts: Arc<Counts>,
     _writer: Task<()>,
 }
 
-async fn write(mut file: RotatedFile, mut queue: mpsc::Receiver<Line>) {
-    let mut lines = Vec::with_capacity(BATCH);
-    while queue.recv_many(&mut lines, BATCH).await > 0 {
-        let mut flushed = Vec::new();
-        let mut text = Vec::new();
-        for line in lines.drain(..) {
-            match line {
-                Line::Text(line) => text.extend_from_slice(&line),
-                Line::Flush(sender) => flushed.push(sender),
+/// How many events there were.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    all: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Counts {
+    /// All events, and how many of them are not in the file.
+    pub(crate) fn read(&self) -> (u64, u64) {
+        (self.all.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed))
+    }
+
+    fn lose(&self, events: usize) {
+        let events = u64::try_from(events).unwrap_or(u64::MAX);
+        let before = self.lost.fetch_add(events, Ordering::Relaxed);
+        let lost = before.saturating_add(events);
+        // Now and then, so that a long trouble does not fill the log.
+        if events > 0 && lost.checked_ilog2() != before.checked_ilog2() {
+            tracing::error!(lost, "audit events were lost: the disk is full, broken or too slow");
+        }
+    }
+}
+
+/// What writes the lines.
+struct Writer {
+    file: RotatedFile,
+    queue: mpsc::Receiver<Line>,
+    /// Lines that are being written.
+    batch: Vec<Line>,
+    counts: Arc<Counts>,
+}
+
+impl Writer {
+    async fn run(&mut self) {
+        // Whatever is left was being written when the task panicked. To try it again might panic again.
+        self.counts.lose(self.batch.drain(..).filter(|line| matches!(line, Line::Text(_))).count());
+        while self.queue.recv_many(&mut self.batch, BATCH).await > 0 {
+            let mut text = Vec::new();
+            let mut events = 0;
+            for line in &self.batch {
+                if let Line::Text(line) = line {
+                    text.extend_from_slice(line);
+                    events += 1;
+                }
             }
-        }
-        if let Err(error) = file.append(&text).await {
-            tracing::error!(%error, "the audit log cannot be written");
-        }
-        for sender in flushed {
-            // Who has stopped waiting needs no answer.
-            let _gone = sender.send(());
+            if let Err(error) = self.file.append(&text).await {
+                tracing::error!(%error, "the audit log cannot be written");
+                self.counts.lose(events);
+            }
+            for line in self.batch.drain(..) {
+                if let Line::Flush(sender) = line {
+                    // Who has stopped waiting needs no answer.
+                    let _gone = sender.send(());
+                }
+            }
         }
     }
 }
@@ -137,35 +202,38 @@ impl Audit {
     /// Writes the event of a stage, unless the policy leaves it out.
     pub(crate) async fn stage(&self, pending: &Pending, stage: &'static str) {
         let Some(line) = pending.line(&self.env, stage) else { return };
-        if let Err(mpsc::error::TrySendError::Full(line)) = self.lines.try_send(Line::Text(line)) {
-            let sent = self.lines.send_timeout(line, PATIENCE).await;
-            if sent.is_err() {
-                self.count_lost();
-            }
+        self.counts.all.fetch_add(1, Ordering::Relaxed);
+        if let Err(mpsc::error::TrySendError::Full(line) | mpsc::error::TrySendError::Closed(line)) =
+            self.lines.try_send(Line::Text(line))
+            && self.lines.send_timeout(line, PATIENCE).await.is_err()
+        {
+            self.counts.lose(1);
         }
     }
 
     /// The same where nobody can wait.
     pub(crate) fn stage_now(&self, pending: &Pending, stage: &'static str) {
         let Some(line) = pending.line(&self.env, stage) else { return };
+        self.counts.all.fetch_add(1, Ordering::Relaxed);
         if self.lines.try_send(Line::Text(line)).is_err() {
-            self.count_lost();
+            self.counts.lose(1);
         }
     }
 
-    fn count_lost(&self) {
-        let lost = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
-        // Now and then, so that a long trouble does not fill the log.
-        if lost.is_power_of_two() {
-            tracing::error!(lost, "audit events were lost: the disk is too slow");
-        }
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
     }
 
-    /// Waits until everything so far is in the file.
+    /// Waits until everything so far is in the file, but not for ever.
     pub(crate) async fn flush(&self) {
-        let (sender, flushed) = oneshot::channel();
-        if self.lines.send(Line::Flush(sender)).await.is_ok() {
-            let _ended = flushed.await;
+        let flushed = async {
+            let (sender, flushed) = oneshot::channel();
+            if self.lines.send(Line::Flush(sender)).await.is_ok() {
+                let _ended = flushed.await;
+            }
+        };
+        if tokio::time::timeout(FLUSH, flushed).await.is_err() {
+            tracing::error!("the audit log is not written to its end: the disk is too slow");
         }
     }
 }
@@ -196,4 +264,35 @@ fn without_managed_fields(mut object: Value) -> Value {
         }
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_that_panics_loses_what_it_was_writing_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        let env = Env::seeded(1);
+        let background = Background::default();
+        let mut log = AuditLog::new(&path).open().unwrap();
+        log.file.panics = 1;
+        let audit = log.start(&env, &background);
+        let (parts, ()) = http::Request::new(()).into_parts();
+        let mut pending = audit.begin(&parts);
+        audit.received(&mut pending, &User::admin(), &Attributes::default(), "v1").await;
+        audit.stage(&pending, "ResponseComplete").await;
+        while background.down().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        // It is down, and what comes meanwhile waits for it.
+        audit.stage(&pending, "ResponseComplete").await;
+        audit.flush().await;
+        assert_eq!(background.panics(), [("audit", 1)]);
+        let written = std::fs::read_to_string(path).unwrap().lines().count() as u64;
+        let (all, lost) = audit.counts().read();
+        assert_eq!((all, written, lost > 0), (written + lost, written, true));
+        assert!(written > 0);
+    }
 }

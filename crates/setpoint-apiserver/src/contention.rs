@@ -42,6 +42,11 @@ impl Deadline {
         Deadline::after(env, OWN_LIMIT)
     }
 
+    /// When that is.
+    pub(crate) fn instant(self) -> Instant {
+        self.0
+    }
+
     /// 504 once it has passed.
     pub(crate) fn check(self, env: &Env) -> Result<()> {
         if env.instant() < self.0 {
@@ -191,8 +196,8 @@ mod tests {
     use super::*;
     use crate::resource::Registry;
     use crate::storage::{
-        Action, Change, CommitError, Expect, Found, Limits, ListQuery, Memory, Page, ReadError, Revision,
-        Stats, Storage, Watch,
+        Action, Change, CommitError, Expect, Found, Freshness, Limits, ListQuery, Memory, ReadError, Revision,
+        Scan, Stats, Storage, Watch,
     };
     use crate::{ApiServer, User};
 
@@ -221,11 +226,14 @@ mod tests {
     }
 
     impl Storage for Slow {
-        fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Found, ReadError>> {
-            self.memory.get(key)
+        fn get<'a>(&'a self, key: &'a Key, fresh: Freshness) -> BoxFuture<'a, Result<Found, ReadError>> {
+            self.memory.get(key, fresh)
         }
-        fn list<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Page, ReadError>> {
-            self.memory.list(query)
+        fn scan<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Box<dyn Scan>, ReadError>> {
+            self.memory.scan(query)
+        }
+        fn reached(&self, revision: Revision) -> BoxFuture<'_, ()> {
+            self.memory.reached(revision)
         }
         fn commit(&self, change: Change) -> BoxFuture<'_, Result<Arc<Record>, CommitError>> {
             async move {
@@ -233,7 +241,7 @@ mod tests {
                 tokio::time::sleep(COMMIT).await;
                 if let Expect::Revision(_) = change.expect
                     && self.is_beaten(&change.key)
-                    && let Ok(Found { record: Some(record) }) = self.memory.get(&change.key).await
+                    && let Ok(Found { record: Some(record) }) = self.memory.get(&change.key, Freshness::Latest).await
                 {
                     let action = Action::Put { value: record.value.clone(), expires: None };
                     self.memory.commit(Change { action, ..change.clone() }).await?;

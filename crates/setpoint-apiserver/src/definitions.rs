@@ -244,6 +244,7 @@ pub(crate) async fn keep(core: Weak<Core>) {
             }
         };
         tokio::select! {
+            biased;
             () = watch.changed() => {}
             () = wake.notified() => {}
             () = pause => {}

@@ -9,6 +9,7 @@ use crate::definitions::{self, Custom};
 use crate::handlers::{
     binding, create, delete, eviction, get, list, log, patch, review, scale, token_request, update, watch,
 };
+use crate::metrics::Own;
 use crate::options::Query;
 use crate::request::ResourceRequest;
 use crate::resource::Resource;
@@ -28,7 +29,11 @@ pub(crate) fn server(
 ) -> Result<Response<Body>> {
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     match segments.as_slice() {
-        ["metrics"] => Ok(core.metrics.respond(&core.storage.stats())),
+        ["metrics"] => {
+            let audit = core.audit.as_ref().map(|audit| audit.counts().read());
+            let own = Own { panics: core.background.panics(), audit };
+            Ok(core.metrics.respond(&core.storage.stats(), &own))
+        }
         ["version"] => Ok(discovery::version()),
         ["healthz" | "livez" | "readyz", ..] => health::respond(core, &segments, query),
         ["api" | "apis", ..] => core.definitions.served().discovery().respond(&segments, headers),

@@ -17,7 +17,9 @@ use crate::body::{self, MAX_BODY};
 use crate::contention::Deadline;
 use crate::definitions;
 use crate::dispatch;
+use crate::limits::Place;
 use crate::metadata::names;
+use crate::metrics::Started;
 use crate::negotiate::{self, Subject};
 use crate::options::{self, Query};
 use crate::rbac;
@@ -25,7 +27,7 @@ use crate::request::{ResourceRequest, Warnings};
 use crate::response::{Body, respond_status};
 use crate::routes::{ResourcePath, Route};
 use crate::selector::FieldSelector;
-use crate::serve;
+use crate::serve::{self, CertificateEnd};
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::user::User;
@@ -36,43 +38,95 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// Every request: measured, written down, answered, never lost.
+///
+/// A read ends when its client goes away. A write that may begin belongs to the server: it ends with its answer, its audit
+/// line and the refresh of what depends on it, whoever still waits.
 pub(crate) async fn handle(core: &Arc<Core>, parts: Parts, body: RequestBody) -> Response<Body> {
     let route = Route::parse(parts.uri.path());
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let started = core.metrics.request_started(&parts.method, route.as_ref().ok(), &query);
-    let is_watch = matches!(&route, Ok(Route::Resource(path)) if path.is_watch(&query));
-    let mut pending = core.audit.as_ref().map(|audit| audit.begin(&parts));
-    // Safe to go on after a panic: what the request had is dropped, and what requests share does not poison.
-    let outcome =
-        AssertUnwindSafe(answer(core, &parts, route, query, body, &mut pending)).catch_unwind().await;
-    let outcome = match outcome {
-        Ok(outcome) => outcome,
-        Err(panic) => {
-            let text = serve::text_of(&*panic).to_owned();
-            let response = panicked(core, &parts, pending, &text).await;
-            started.finish(response.status());
-            return response;
-        }
+    let mut account = Account {
+        started: core.metrics.request_started(&parts.method, route.as_ref().ok(), &query),
+        is_watch: matches!(&route, Ok(Route::Resource(path)) if path.is_watch(&query)),
+        is_identified: false,
+        pending: core.audit.as_ref().map(|audit| audit.begin(&parts)),
+        parts,
     };
-    let failure = outcome.as_ref().err().map(|status| status.message.clone());
-    let mut response = outcome
-        .unwrap_or_else(|status| respond_status(&status, negotiate::takes_protobuf_status(&parts.headers)));
-    started.finish(response.status());
-    if let Some(pending) = pending {
-        response = audited(core, pending, response, failure.as_deref(), is_watch).await;
+    // Safe to go on after a panic: what the request had is dropped, and what requests share does not poison.
+    let prepared = AssertUnwindSafe(prepare(core, &mut account, route, query, body)).catch_unwind().await;
+    let outcome = match prepared {
+        Ok(Ok(Prepared::Answered(response))) => Ok(Ok(response)),
+        Ok(Ok(Prepared::Write(write))) => {
+            let own = Arc::clone(core);
+            let write = core.writes.start(async move {
+                let outcome = AssertUnwindSafe(write.run(&own)).catch_unwind().await;
+                account.close(&own, outcome).await
+            });
+            return write.await;
+        }
+        Ok(Err(status)) => Ok(Err(status)),
+        Err(panic) => Err(panic),
+    };
+    account.close(core, outcome).await
+}
+
+/// What is told about a request when it has ended: to the metrics, to the audit log, to the client.
+struct Account {
+    parts: Parts,
+    started: Started,
+    pending: Option<Pending>,
+    is_watch: bool,
+    /// Whether it is known who asks.
+    is_identified: bool,
+}
+
+impl Account {
+    async fn close(
+        self,
+        core: &Arc<Core>,
+        outcome: std::thread::Result<Result<Response<Body>>>,
+    ) -> Response<Body> {
+        let in_protobuf = negotiate::takes_protobuf_status(&self.parts.headers);
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(panic) => {
+                let text = serve::text_of(&*panic).to_owned();
+                drop(panic);
+                let response = panicked(core, &self.parts, self.pending, &text, in_protobuf).await;
+                self.started.finish(response.status());
+                return response;
+            }
+        };
+        let failure = outcome.as_ref().err().map(|status| status.message.clone());
+        let mut response = outcome.unwrap_or_else(|status| respond_status(&status, in_protobuf));
+        self.started.finish(response.status());
+        if !self.is_identified {
+            response.extensions_mut().insert(serve::Unidentified);
+        }
+        match self.pending {
+            // A 401 was written when nobody knew who asked.
+            Some(pending) if self.is_identified => {
+                audited(core, pending, response, failure.as_deref(), self.is_watch).await
+            }
+            _ => response,
+        }
     }
-    response
 }
 
 /// Tells of a handler that panicked: the client, the log, and the audit log.
-async fn panicked(core: &Core, parts: &Parts, pending: Option<Pending>, text: &str) -> Response<Body> {
+async fn panicked(
+    core: &Core,
+    parts: &Parts,
+    pending: Option<Pending>,
+    text: &str,
+    in_protobuf: bool,
+) -> Response<Body> {
     tracing::error!(method = %parts.method, path = parts.uri.path(), panic = text, "a request handler panicked");
     let status = Status::internal("the server panicked while it handled this request");
     if let (Some(audit), Some(mut pending)) = (&core.audit, pending) {
         pending.answered(status.code.as_u16(), Some(&format!("APIserver panic'd: {text}")));
         audit.stage(&pending, "Panic").await;
     }
-    respond_status(&status, negotiate::takes_protobuf_status(&parts.headers))
+    respond_status(&status, in_protobuf)
 }
 
 /// Writes down how the request was answered; for a watch, that it has begun, and later that it has ended.
@@ -83,8 +137,7 @@ async fn audited(
     failure: Option<&str>,
     is_watch: bool,
 ) -> Response<Body> {
-    // A 401 was written when nobody knew who asked.
-    let Some(audit) = core.audit.as_ref().filter(|_| response.status() != 401) else { return response };
+    let Some(audit) = core.audit.as_ref() else { return response };
     pending.answered(response.status().as_u16(), failure);
     if is_watch && failure.is_none() {
         audit.stage(&pending, "ResponseStarted").await;
@@ -100,20 +153,30 @@ async fn audited(
     response
 }
 
-/// authenticate → find a place → impersonate → authorize → read → dispatch, within the time limit.
-async fn answer(
+/// What a request has come to before anything was written.
+enum Prepared {
+    /// It reads, and has its answer.
+    Answered(Response<Body>),
+    /// It writes, and may begin.
+    Write(Write),
+}
+
+/// authenticate → find a place → impersonate → authorize → read the body; and of a read also the answer. All of it within
+/// the time limit.
+async fn prepare(
     core: &Arc<Core>,
-    parts: &Parts,
+    account: &mut Account,
     route: Result<Route>,
     query: Query,
     body: RequestBody,
-    pending: &mut Option<Pending>,
-) -> Result<Response<Body>> {
+) -> Result<Prepared> {
+    let Account { parts, pending, is_identified, .. } = account;
+    let parts = &*parts;
     let (attributes, version) = asked(parts, route.as_ref().ok(), &query);
     let user = identify(core, parts, &attributes, &version, pending).await?;
+    *is_identified = true;
     let route = route?;
-    let limit = time_limit(&query)?;
-    let deadline = Deadline::after(&core.env, limit);
+    let deadline = Deadline::after(&core.env, time_limit(&query)?);
     let place = core.limits.request(&user)?;
     // A log that is followed takes its place among the watches too.
     let is_followed =
@@ -135,7 +198,9 @@ async fn answer(
             Route::Server(_) if !matches!(parts.method, Method::GET | Method::HEAD) => {
                 Err(Status::method_not_allowed())
             }
-            Route::Server(segments) => dispatch::server(core, &segments, &query, &parts.headers),
+            Route::Server(segments) => {
+                Ok(Step::Answered(dispatch::server(core, &segments, &query, &parts.headers)?))
+            }
             Route::Resource(path) => {
                 let request = resource_request(core, parts, path, query, deadline, acting, body).await?;
                 if let Some(pending) = pending.as_mut().filter(|pending| pending.level().has_request())
@@ -143,25 +208,64 @@ async fn answer(
                 {
                     pending.requested(object);
                 }
-                let response = dispatch::resource(core, &request).await?;
-                if request.verb.is_write() && is_cluster_role(&request) {
-                    rbac::gather(core).await?;
+                if request.verb.is_write() {
+                    return Ok(Step::Write(request));
                 }
-                Ok(response)
+                Ok(Step::Answered(dispatch::resource(core, &request).await?))
             }
         }
     };
+    let response = match within(deadline, &place, work).await? {
+        Step::Write(request) => return Ok(Prepared::Write(Write { request, place, deadline })),
+        Step::Answered(response) => response,
+    };
+    // A watch gives this place back once it runs: it has taken one among the watches.
+    let respond = |body: Body| if is_watch { body.in_lane(place.lane()) } else { body.with_place(place) };
+    Ok(Prepared::Answered(response.map(respond)))
+}
+
+/// [`Prepared`], without what a request keeps.
+enum Step {
+    Answered(Response<Body>),
+    Write(ResourceRequest),
+}
+
+/// A write that is allowed and has been read.
+struct Write {
+    request: ResourceRequest,
+    place: Place,
+    deadline: Deadline,
+}
+
+impl Write {
+    async fn run(self, core: &Arc<Core>) -> Result<Response<Body>> {
+        let Write { request, place, deadline } = self;
+        let work = async {
+            let outcome = dispatch::resource(core, &request).await;
+            // Also after an error: it may have come after the commit. What is cut off here is done by `rbac::keep`.
+            if is_cluster_role(&request)
+                && let Err(error) = rbac::gather(core).await
+            {
+                tracing::warn!(%error, "aggregated cluster roles are not up to date yet");
+            }
+            outcome
+        };
+        let response = within(deadline, &place, work).await?;
+        Ok(response.map(|body| body.with_place(place)))
+    }
+}
+
+/// Runs a part of a request in the lane of its user, until the deadline.
+async fn within<T>(deadline: Deadline, place: &Place, work: impl Future<Output = Result<T>>) -> Result<T> {
     let work = async {
         match place.lane() {
             Some(lane) => lane.run(work).await,
             None => work.await,
         }
     };
-    let response = tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-        Err(Status::timeout("the request did not complete within the allotted timeout"))
-    })?;
-    // A watch gives this place back once it runs: it has taken one among the watches.
-    Ok(response.map(|body| if is_watch { body.in_lane(place.lane()) } else { body.with_place(place) }))
+    tokio::time::timeout_at(deadline.instant(), work)
+        .await
+        .unwrap_or_else(|_| Err(Status::timeout("the request did not complete within the allotted timeout")))
 }
 
 /// Who asks, which is also the first that the log is told.
@@ -229,6 +333,7 @@ async fn resource_request(
         user_agent: text(header::USER_AGENT).map(str::to_owned),
         received: core.env.now(),
         deadline,
+        good_until: parts.extensions.get().map(|CertificateEnd(end)| *end),
         warnings: Warnings::default(),
         body: if verb.is_write() { body::read(body, MAX_BODY).await? } else { Bytes::new() },
     })

@@ -18,6 +18,11 @@ fn checks<'a>(core: &'a Core, endpoint: &str) -> Vec<Check<'a>> {
     if endpoint == "readyz" {
         let shutdown = || if core.is_ending() { Err("process is shutting down".to_owned()) } else { Ok(()) };
         checks.push(("shutdown", Box::new(shutdown)));
+        let tasks = || match core.background.down().as_slice() {
+            [] => Ok(()),
+            down => Err(format!("restarting after a panic: {}", down.join(", "))),
+        };
+        checks.push(("tasks", Box::new(tasks)));
     }
     checks
 }

@@ -5,6 +5,7 @@ mod answer;
 pub mod audit;
 mod authenticate;
 mod authorize;
+mod background;
 mod body;
 mod bootstrap;
 mod cel;
@@ -49,8 +50,10 @@ mod status;
 mod storage;
 mod strategy;
 mod table;
+mod task_set;
 mod user;
 mod webhook;
+mod writes;
 
 pub use authenticate::{KeyError, SigningKey, TokenFile, TokenFileError};
 pub use logs::{LogLine, LogSource};

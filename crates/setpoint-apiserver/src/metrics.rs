@@ -49,6 +49,15 @@ const SERIES: usize = VERBS.len() * SCOPES.len() * DRY_RUNS.len();
 const PAGES: [&str; 8] =
     ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi", "/readyz", "/version"];
 
+/// What other parts of the server count.
+#[derive(Debug, Default)]
+pub(crate) struct Own {
+    /// Panics by background task.
+    pub panics: Vec<(&'static str, u64)>,
+    /// Audit events, and how many of them were lost.
+    pub audit: Option<(u64, u64)>,
+}
+
 /// Everything that is counted.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -202,8 +211,8 @@ impl Metrics {
     }
 
     /// Answers `/metrics`.
-    pub(crate) fn respond(&self, storage: &Stats) -> Response<Body> {
-        let text = exposition::text(&self.shared, storage);
+    pub(crate) fn respond(&self, storage: &Stats, own: &Own) -> Response<Body> {
+        let text = exposition::text(&self.shared, storage, own);
         response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
     }
 }
@@ -354,7 +363,8 @@ mod tests {
     use crate::resource::Registry;
 
     async fn scrape(metrics: &Metrics, storage: &Stats) -> String {
-        let response = metrics.respond(storage);
+        let own = Own { panics: vec![("expiry", 2), ("roles", 0)], audit: Some((9, 1)) };
+        let response = metrics.respond(storage, &own);
         assert_eq!(response.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
         String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
@@ -444,6 +454,10 @@ mod tests {
         check(&text, "setpoint_storage_revision 7");
         check(&text, "setpoint_storage_history_events 3");
         check(&text, "setpoint_storage_history_bytes 99");
+        check(&text, r#"setpoint_task_panics_total{task="expiry"} 2"#);
+        check(&text, r#"setpoint_task_panics_total{task="roles"} 0"#);
+        check(&text, "apiserver_audit_event_total 9");
+        check(&text, r#"apiserver_audit_error_total{plugin="log"} 1"#);
         if cfg!(target_os = "linux") {
             for name in ["process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds"] {
                 assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "{text}");

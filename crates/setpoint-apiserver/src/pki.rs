@@ -24,14 +24,14 @@ use std::time::Duration;
 
 pub(crate) use folder::signing_key;
 pub use folder::{Folder, FolderError};
-pub(crate) use peer::user_of;
+pub(crate) use peer::{end_of, user_of};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, PublicKeyData, SerialNumber,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::time_provider::TimeProvider;
 use rustls::{RootCertStore, ServerConfig};
 use setpoint_env::Env;
@@ -197,6 +197,9 @@ impl CertificateAuthority {
 
     /// The TLS side of a server: it shows `server`'s certificate, and takes client certificates that this
     /// authority issued. A client may have none; whether that is enough is decided request by request.
+    ///
+    /// Sessions are not resumed: TLS would take the certificate of the old session for granted, expired or not. Most
+    /// clients (all that are written in Go) never ask for it.
     pub fn server_config(&self, server: &Identity) -> Result<Arc<ServerConfig>, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = RootCertStore::empty();
@@ -210,6 +213,8 @@ impl CertificateAuthority {
             .with_client_cert_verifier(verifier)
             .with_single_cert(vec![server.certificate.clone()], server.key.clone_key())?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
     }
 }
@@ -299,7 +304,7 @@ fn read_certificate(pem: &Pem) -> Result<CertificateDer<'static>, Error> {
 
 /// TLS checks validity by the clock that the certificates were issued by.
 #[derive(Debug)]
-struct Clock(Env);
+pub(crate) struct Clock(pub(crate) Env);
 
 impl TimeProvider for Clock {
     fn current_time(&self) -> Option<UnixTime> {

@@ -1,11 +1,13 @@
 //! A request about a resource, as the handlers get it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
+use setpoint_env::Env;
 use setpoint_kinds::{Type, UnknownField, Verb, conform, protobuf};
 
 use crate::authorize::Attributes;
@@ -39,6 +41,8 @@ pub(crate) struct ResourceRequest {
     pub received: Timestamp,
     /// When it gives up.
     pub deadline: Deadline,
+    /// When the certificate ends that it came with. A response that goes on ends then, too.
+    pub good_until: Option<Timestamp>,
     /// What the sender shall read besides the answer.
     pub warnings: Warnings,
 }
@@ -103,6 +107,12 @@ impl ResourceRequest {
         memchr::memmem::find(&self.body, b"resourceVersion").is_some()
     }
 
+    /// How long a response that goes on may last, if its sender has a certificate that ends.
+    pub(crate) fn time_left(&self, env: &Env) -> Option<Duration> {
+        let end = self.good_until?;
+        Some(Duration::try_from(end.duration_since(env.now())).unwrap_or(Duration::ZERO))
+    }
+
     /// The name of the object; every route that needs one has one.
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
@@ -158,6 +168,7 @@ impl ResourceRequest {
             body: Bytes::new(),
             received: self.received,
             deadline: self.deadline,
+            good_until: self.good_until,
             warnings: self.warnings.clone(),
         }
     }

@@ -9,6 +9,7 @@
 mod connection;
 mod paced;
 mod panic_guard;
+mod strangers;
 mod streams;
 
 use std::convert::Infallible;
@@ -26,9 +27,11 @@ use futures::stream::FuturesUnordered;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
+use jiff::Timestamp;
 pub(crate) use panic_guard::text_of;
 use rustls::ServerConfig;
 use setpoint_env::{Env, Task};
+use strangers::Strangers;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
@@ -61,6 +64,9 @@ pub struct Options {
 pub struct Limits {
     /// Open connections. Further ones wait, unanswered, until one of these ends.
     pub connections: usize,
+    /// How many of them may be of strangers: clients that have shown no certificate, and have had no answer yet that says
+    /// that they are known. The oldest makes room for the next.
+    pub strangers: usize,
     /// The time for the TLS handshake.
     pub handshake: Duration,
     /// The time until a connection has sent its first request. Over HTTP/1.1 also the time for the head of
@@ -80,12 +86,15 @@ pub struct Limits {
     pub stall: Duration,
     /// The time that connections have to finish once the server shuts down.
     pub grace: Duration,
+    /// The time that a connection has to finish what it has begun once the certificate of its client has expired.
+    pub expired: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 8192,
+            strangers: 1024,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(30),
             head_size: 128 * 1024,
@@ -94,9 +103,18 @@ impl Default for Limits {
             ping_answer: Duration::from_secs(15),
             stall: Duration::from_secs(60),
             grace: Duration::from_secs(5),
+            expired: Duration::from_secs(60),
         }
     }
 }
+
+/// An extension of a response: the service does not know who asks. It is the last response of its connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Unidentified;
+
+/// An extension of a request: when the certificate of its client expires.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CertificateEnd(pub(crate) Timestamp);
 
 /// A service that can be served: what [`serve`] asks of it, in one name.
 pub trait HttpService:
@@ -121,7 +139,10 @@ where
 
 /// Serves `service` over TLS until [`Options::shutdown`] is cancelled.
 ///
-/// A request of a client with a certificate carries its [`User`](crate::User); one without carries none.
+/// A request of a client with a certificate carries its [`User`](crate::User); one without carries none. When the
+/// certificate expires, its connection ends: what was begun is finished, and nothing new is taken. A connection whose
+/// client the service does not know ([`Unidentified`]) ends with that answer.
+///
 /// No promise is made about a request whose client goes away: its future may be dropped at any `await`.
 pub async fn serve<S: HttpService>(
     service: S,
@@ -136,6 +157,7 @@ pub async fn serve<S: HttpService>(
         tls: TlsAcceptor::from(tls),
         env: env.clone(),
         shutdown: shutdown.clone(),
+        strangers: Strangers::new(limits.strangers),
         limits: Arc::new(limits),
         handshakes: Lane::default(),
     };

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use crate::admission;
-use crate::audit::{Audit, AuditLog};
+use crate::audit::{Audit, AuditLog, OpenLog};
 use crate::authenticate::{Authenticator, SigningKey, TokenFile};
+use crate::background::Background;
 use crate::bootstrap;
 use crate::contention::Queues;
 use crate::definitions::{self, Definitions};
@@ -29,7 +30,7 @@ use crate::limits;
 use crate::logs::LogSource;
 use crate::metrics::Metrics;
 use crate::pki;
-use crate::rbac::Rbac;
+use crate::rbac::{self, Rbac};
 use crate::resource::{Registry, Resource};
 use crate::response::Body;
 use crate::serve;
@@ -37,9 +38,12 @@ use crate::status::Result;
 use crate::storage::{Limits, Memory, NotStored, OpenError, Redb, Storage};
 use crate::user::User;
 use crate::webhook;
+use crate::writes::Writes;
 
 /// How often expired objects are looked for.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
+/// How long a server that closes waits for writes whose clients have gone.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// A Kubernetes API server.
 ///
@@ -71,7 +75,7 @@ pub struct ApiServer {
 struct Shared {
     core: Arc<Core>,
     /// These end with the server.
-    _tasks: [Task<()>; 2],
+    _tasks: [Task<()>; 3],
 }
 
 /// What handlers work with.
@@ -88,6 +92,8 @@ pub(crate) struct Core {
     pub policies: admission::Policies,
     pub webhooks: webhook::Clients,
     pub audit: Option<Audit>,
+    pub writes: Arc<Writes>,
+    pub background: Background,
     /// Whether somebody makes service accounts, so that pods can be asked to have one.
     pub has_service_accounts: bool,
     pub definitions: Definitions,
@@ -147,7 +153,7 @@ pub struct Builder {
     history: Limits,
     tokens: TokenFile,
     signing_key: Option<SigningKey>,
-    audit: Option<Audit>,
+    audit: Option<OpenLog>,
     has_service_accounts: bool,
     logs: Option<Arc<dyn LogSource>>,
 }
@@ -186,12 +192,12 @@ impl Builder {
         self
     }
 
-    /// Writes down who did what. Call it after [`Builder::env`], inside a tokio runtime.
+    /// Writes down who did what.
     ///
     /// # Errors
     /// If the file cannot be opened.
     pub fn audit(mut self, log: AuditLog) -> std::io::Result<Builder> {
-        self.audit = Some(log.start(&self.env.clone().unwrap_or_default())?);
+        self.audit = Some(log.open()?);
         Ok(self)
     }
 
@@ -242,6 +248,7 @@ impl Builder {
 
     pub(crate) async fn start(self, storage: Box<dyn Storage>) -> Result<ApiServer, NotStored> {
         let env = self.env.unwrap_or_default();
+        let background = Background::default();
         let core = Arc::new(Core {
             storage,
             queues: Queues::default(),
@@ -252,7 +259,9 @@ impl Builder {
             admission: admission::Webhooks::default(),
             policies: admission::Policies::default(),
             webhooks: webhook::Clients::default(),
-            audit: self.audit,
+            audit: self.audit.map(|log| log.start(&env, &background)),
+            writes: Writes::new(&env),
+            background,
             has_service_accounts: self.has_service_accounts,
             definitions: Definitions::default(),
             logs: self.logs,
@@ -264,17 +273,27 @@ impl Builder {
             // The task below tries it again.
             tracing::error!(%error, "custom resources are not served yet");
         }
-        let definitions = env.spawn(definitions::keep(Arc::downgrade(&core)));
-        let expiring = Arc::downgrade(&core);
-        let expiry = env.spawn(async move {
-            loop {
-                tokio::time::sleep(EXPIRY_INTERVAL).await;
-                let Some(core) = expiring.upgrade() else { return };
-                let now = core.env.now();
-                core.storage.expire(now).await;
-            }
+        let weak = Arc::downgrade(&core);
+        let definitions = core.background.run(&env, "definitions", {
+            let core = Weak::clone(&weak);
+            move || definitions::keep(Weak::clone(&core))
         });
-        Ok(ApiServer { shared: Arc::new(Shared { core, _tasks: [expiry, definitions] }) })
+        let roles = core.background.run(&env, "roles", {
+            let core = Weak::clone(&weak);
+            move || rbac::keep(Weak::clone(&core))
+        });
+        let expiry = core.background.run(&env, "expiry", move || expire(Weak::clone(&weak)));
+        Ok(ApiServer { shared: Arc::new(Shared { core, _tasks: [expiry, definitions, roles] }) })
+    }
+}
+
+/// Removes what has expired, now and then.
+async fn expire(core: Weak<Core>) {
+    loop {
+        tokio::time::sleep(EXPIRY_INTERVAL).await;
+        let Some(core) = core.upgrade() else { return };
+        let now = core.env.now();
+        core.storage.expire(now).await;
     }
 }
 
@@ -326,12 +345,16 @@ impl ApiServer {
         self.shared.core.end_watches();
     }
 
-    /// Ends all running watches and closes the store. Changes are refused from now on; another server can
-    /// open the folder. A server that keeps everything in memory stays as it is.
+    /// Ends all running watches, waits for writes whose clients have gone, and closes the store. Changes are refused
+    /// from then on; another server can open the folder. A server that keeps everything in memory stays as it is.
     pub async fn close(&self) {
-        self.shared.core.end_watches();
-        self.shared.core.storage.close().await;
-        if let Some(audit) = &self.shared.core.audit {
+        let core = &self.shared.core;
+        core.end_watches();
+        if tokio::time::timeout(GRACE, core.writes.ended()).await.is_err() {
+            tracing::warn!(grace = ?GRACE, "writes whose clients have gone did not end in time");
+        }
+        core.storage.close().await;
+        if let Some(audit) = &core.audit {
             audit.flush().await;
         }
     }
@@ -395,47 +418,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-    use http_body_util::Full;
-    use serde_json::json;
-    use tower::ServiceExt;
-
-    use super::*;
-
-    async fn send(service: AsUser, method: &str, path: &str, body: String) -> Response<Body> {
-        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-        let response = service.oneshot(request.body(Full::new(Bytes::from(body))).unwrap()).await;
-        let response = response.expect("the service never fails");
-        assert!(response.status().is_success(), "{method} {path}: {}", response.status());
-        response
-    }
-
-    #[tokio::test]
-    async fn bodies_that_stream_go_through_the_lane_of_their_user() {
-        let server = ApiServer::builder().build();
-        let (admin, jane) = (server.as_user(User::admin()), User::new("jane", [""; 0]));
-        let binding = json!({
-            "metadata": {"name": "jane"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}]
-        });
-        let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-        send(admin.clone(), "POST", bindings, binding.to_string()).await;
-        for name in ["a", "b"] {
-            let map = json!({"metadata": {"name": name}, "data": {"x": "x".repeat(300_000)}});
-            send(admin.clone(), "POST", "/api/v1/namespaces/default/configmaps", map.to_string()).await;
-        }
-        for path in ["/api/v1/configmaps", "/api/v1/configmaps?watch=true"] {
-            let mut body = send(server.as_user(jane.clone()), "GET", path, String::new()).await.into_body();
-            let place = server.shared.core.limits.request(&jane).unwrap();
-            let turn = place.lane().expect("she is no administrator").hold();
-            // More often than the stream lets others go first.
-            for _ in 0..8 {
-                assert!(futures::poll!(body.frame()).is_pending(), "{path}");
-            }
-            drop(turn);
-            body.frame().await.expect("it goes on").unwrap();
-        }
-    }
-}
+mod tests;

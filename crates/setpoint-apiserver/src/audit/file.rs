@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::AsyncWriteExt;
 
 /// A file to append to. At a size it is renamed to `FILE.1`, and the older ones move up.
+#[derive(Debug)]
 pub(super) struct RotatedFile {
     path: PathBuf,
     limit: u64,
@@ -14,19 +15,36 @@ pub(super) struct RotatedFile {
     older: usize,
     file: tokio::fs::File,
     size: u64,
+    /// How often the next lines panic.
+    #[cfg(test)]
+    pub(super) panics: usize,
 }
 
 impl RotatedFile {
     pub(super) fn open(path: PathBuf, limit: u64, older: usize) -> io::Result<RotatedFile> {
         let file = open(&path)?;
         let size = file.metadata()?.len();
-        Ok(RotatedFile { path, limit, older, file: tokio::fs::File::from_std(file), size })
+        Ok(RotatedFile {
+            path,
+            limit,
+            older,
+            file: tokio::fs::File::from_std(file),
+            size,
+            #[cfg(test)]
+            panics: 0,
+        })
     }
 
     /// Appends whole lines.
     pub(super) async fn append(&mut self, text: &[u8]) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());
+        }
+        #[cfg(test)]
+        {
+            let left = self.panics.checked_sub(1);
+            self.panics = left.unwrap_or(0);
+            assert!(left.is_none(), "as the test wants it");
         }
         if self.size > 0 && self.size.saturating_add(text.len() as u64) > self.limit {
             self.rotate().await?;

@@ -193,7 +193,7 @@ fn version_of(object: &Value) -> Option<u64> {
 
 /// The namespace of the path is the object's; a body that names another one is a mistake. An object of the
 /// cluster has none, whatever its body says.
-pub(super) fn set_namespace(request: &ResourceRequest, object: &mut Value) -> Result<()> {
+pub(crate) fn set_namespace(request: &ResourceRequest, object: &mut Value) -> Result<()> {
     let metadata = metadata_mut(object);
     let given = metadata.get("namespace").and_then(Value::as_str).filter(|text| !text.is_empty());
     match (&request.namespace, given) {

@@ -37,7 +37,8 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     if is_guarded(&pod) {
         spend_budget(core, request, &record, &pod, options.dry_run).await?;
     }
-    delete::delete(core, &request.resource, Some(request), record, &options).await?;
+    // Whoever may be asked was asked about the eviction, not about the delete as well.
+    delete::delete(core, &request.resource, None, record, &options).await?;
     let done =
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Answer::new(StatusCode::CREATED, Payload::Other(done)).respond(request)

@@ -64,6 +64,7 @@ pub(crate) async fn handle(
         options,
         last,
         first: Some(first.into()),
+        good_until: request.good_until,
         _place: core.limits.watch(&request.user)?,
     };
     let mut response = Response::new(Body::stream(unfold(follower, Follower::next)));
@@ -203,6 +204,8 @@ struct Follower {
     /// The time of the last line that was sent.
     last: Option<Timestamp>,
     first: Option<Bytes>,
+    /// When the certificate of the reader ends.
+    good_until: Option<Timestamp>,
     _place: crate::limits::Place,
 }
 
@@ -217,6 +220,9 @@ impl Follower {
                 biased;
                 () = ended.cancelled() => return None,
                 () = tokio::time::sleep(LOOK) => {}
+            }
+            if self.good_until.is_some_and(|end| self.core.env.now() > end) {
+                return None;
             }
             let record = get::read(&self.core, &self.key).await.ok()??;
             let pod = decode(&record).ok()?;

@@ -4,6 +4,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::get::{find, read};
+use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
 use crate::authenticate::ISSUER;
 use crate::authenticate::service_account::{self, Bound, Reference};
@@ -33,13 +34,15 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let expected =
         Expected { api_version: "authentication.k8s.io/v1", kind: "TokenRequest", form: Form::Typed(ty) };
     let input = request.decode(expected, options.field_validation)?;
-    let mut asked = input.object;
+    let attributes = Attributes::write(request, Operation::Create, None, &options);
+    let mut asked = admission::mutate_virtual(core, &attributes, input.object).await?;
     check_names(request, &asked)?;
     let record = find(core, request).await?;
     let account = object::decode(&record.value, record.revision);
     fill(core, &account, &mut asked)?;
 
     let mut lifetime = validate(&asked)?;
+    admission::validate(core, &attributes, &asked).await?;
     let namespace = request.namespace.clone().unwrap_or_default();
     let mut bound = Bound { namespace, serviceaccount: Reference::to(&account), ..Bound::default() };
     bind(core, request, &asked["spec"]["boundObjectRef"], &mut bound).await?;
@@ -93,6 +96,10 @@ fn fill(core: &Core, account: &Value, asked: &mut Value) -> Result<()> {
         metadata.insert(field.to_owned(), account["metadata"][field].clone());
     }
     metadata.insert("creationTimestamp".to_owned(), now);
+    // The answer is ours, whatever the request says about it.
+    if let Some(fields) = asked.as_object_mut() {
+        fields.remove("status");
+    }
     if asked["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
         asked["spec"]["audiences"] = json!([ISSUER]);
     }

@@ -51,7 +51,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
     answer.respond(request)
 }
 
-pub(super) fn check_name(request: &ResourceRequest, object: &Value) -> Result<()> {
+pub(crate) fn check_name(request: &ResourceRequest, object: &Value) -> Result<()> {
     match object::name(object) {
         "" => Err(Status::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",

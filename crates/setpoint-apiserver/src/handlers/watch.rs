@@ -48,6 +48,7 @@ pub(crate) async fn handle(core: &Arc<Core>, request: &ResourceRequest) -> Resul
         Some(seconds) => Duration::from_secs(seconds),
         None => core.env.jitter(TIMEOUT, 1.0),
     };
+    let limit = request.time_left(&core.env).map_or(limit, |left| limit.min(left));
     let now = core.env.instant();
     let shape = request.representation.shape;
     let rows = match shape {

@@ -3,10 +3,10 @@
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{BUCKETS, CODES, Labels, ListCounts, NAMES, Place, Series, Shared, process};
+use super::{BUCKETS, CODES, Labels, ListCounts, NAMES, Own, Place, Series, Shared, process};
 use crate::storage::Stats;
 
-pub(super) fn text(shared: &Shared, storage: &Stats) -> String {
+pub(super) fn text(shared: &Shared, storage: &Stats, own: &Own) -> String {
     let mut page = Page(String::with_capacity(16 * 1024));
     let places: Vec<(Labels, &Place)> = NAMES.places.iter().copied().zip(&shared.places).collect();
     requests(&mut page, &places);
@@ -16,6 +16,7 @@ pub(super) fn text(shared: &Shared, storage: &Stats) -> String {
     lists(&mut page, shared);
     stored(&mut page, storage);
     figures(&mut page, shared, storage);
+    own_figures(&mut page, own);
     page.0
 }
 
@@ -146,6 +147,19 @@ fn figures(page: &mut Page, shared: &Shared, storage: &Stats) {
     if let Some(files) = usage.open_files {
         figure("process_open_fds", "gauge", "Open file descriptors.", &files);
     }
+}
+
+fn own_figures(page: &mut Page, own: &Own) {
+    let name = "setpoint_task_panics_total";
+    page.metric(name, "counter", "Panics of background tasks, each of which was restarted.");
+    for (task, panics) in &own.panics {
+        page.line(name, &[("task", task)], panics);
+    }
+    let Some((events, lost)) = own.audit else { return };
+    page.metric("apiserver_audit_event_total", "counter", "Audit events, written or lost.");
+    page.line("apiserver_audit_event_total", &[], events);
+    page.metric("apiserver_audit_error_total", "counter", "Audit events that are not in the log.");
+    page.line("apiserver_audit_error_total", &[("plugin", "log")], lost);
 }
 
 type Label<'a> = (&'a str, &'a str);

@@ -1,5 +1,7 @@
 //! Reading the certificate of a peer.
 
+use jiff::Timestamp;
+use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::subject::{COMMON_NAME, ORGANIZATION, USER_UID};
@@ -22,6 +24,18 @@ pub(crate) fn user_of(certificate: &[u8]) -> Option<User> {
         }
     }
     (!user.name.is_empty()).then_some(user)
+}
+
+/// When the first certificate of a chain expires. `None` if one of them cannot be read.
+pub(crate) fn end_of(chain: &[CertificateDer<'_>]) -> Option<Timestamp> {
+    let mut first: Option<Timestamp> = None;
+    for certificate in chain {
+        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+        let end =
+            Timestamp::from_second(certificate.validity().not_after.timestamp()).unwrap_or(Timestamp::MAX);
+        first = Some(first.map_or(end, |first| first.min(end)));
+    }
+    first
 }
 
 /// The public key that a certificate is for (a DER `SubjectPublicKeyInfo`).

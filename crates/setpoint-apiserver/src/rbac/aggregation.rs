@@ -1,5 +1,8 @@
 //! Cluster roles that are made of others.
 
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::index::Index;
@@ -9,11 +12,13 @@ use crate::object;
 use crate::resource::Registry;
 use crate::server::Core;
 use crate::status::Result;
-use crate::storage::{Action, Change, Expect};
+use crate::storage::{Action, Change, Expect, Watch};
 
 /// A role may be made of roles that are made of others. A chain that is longer than this settles with the
 /// next change of any role.
 const PASSES: usize = 8;
+/// How long the background waits before it tries again what failed.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Brings the rules of every aggregated role up to date, as kube-controller-manager does; here it is done
 /// before the change of a role is answered, so it also happens where no controllers run.
@@ -29,6 +34,48 @@ pub(crate) async fn gather(core: &Core) -> Result<()> {
     }
     tracing::warn!("aggregated cluster roles have not settled");
     Ok(())
+}
+
+/// Does in the background what a request did not finish: because it failed, or because its time was over. It lasts as long
+/// as the server, and does not keep it alive.
+pub(crate) async fn keep(core: Weak<Core>) {
+    let Some(mut watch) = core.upgrade().and_then(|core| changes(&core)) else { return };
+    let mut unfinished = false;
+    loop {
+        let pause = async {
+            if unfinished {
+                tokio::time::sleep(RETRY).await;
+            } else {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = watch.changed() => {}
+            () = pause => {}
+        }
+        let Some(running) = core.upgrade() else { return };
+        // What has changed is read by the index; the place in the history only has to move on.
+        if watch.ready().is_err() {
+            let Some(newer) = changes(&running) else { return };
+            watch = newer;
+        }
+        // Before that nobody has asked for roles, and whoever asks first gathers them.
+        if !running.rbac.is_prepared.initialized() {
+            continue;
+        }
+        let gathered = gather(&running).await;
+        unfinished = gathered.is_err();
+        if let Err(error) = gathered {
+            tracing::warn!(%error, "aggregated cluster roles could not be brought up to date");
+        }
+    }
+}
+
+/// Changes of cluster roles from now on.
+fn changes(core: &Core) -> Option<Watch> {
+    let resource = Registry::built_in().expect(super::GROUP, "v1", "clusterroles");
+    core.storage.watch(resource.collection(), core.storage.revision()).ok()
 }
 
 /// The aggregated roles whose rules are not what they should be.

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use http::{HeaderValue, header};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use jiff::Timestamp;
+use rustls::pki_types::CertificateDer;
 use setpoint_env::Env;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
@@ -21,11 +24,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::paced::{Outstanding, Paced};
 use super::panic_guard;
+use super::strangers::{Stranger, Strangers};
 use super::streams::Streams;
-use super::{HttpService, Limits};
+use super::{CertificateEnd, HttpService, Limits, Unidentified};
 use crate::audit::PeerAddress;
 use crate::lane::Lane;
 use crate::pki;
+use crate::user::User;
 
 /// The first byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -41,6 +46,9 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// What hyper needs at least.
 const MIN_HTTP1_BUFFER: usize = 8192;
 
+/// How often it is looked whether a certificate has expired.
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
+
 /// What a connection needs.
 #[derive(Clone)]
 pub(super) struct Connection<S> {
@@ -49,13 +57,23 @@ pub(super) struct Connection<S> {
     pub(super) env: Env,
     pub(super) shutdown: CancellationToken,
     pub(super) limits: Arc<Limits>,
+    pub(super) strangers: Arc<Strangers>,
     /// What strangers can make us compute before they say who they are.
     pub(super) handshakes: Lane,
 }
 
 impl<S: HttpService> Connection<S> {
-    /// Serves until the client leaves, breaks a rule, or the server shuts down.
+    /// Serves until the client leaves, breaks a rule, has to make room, or the server shuts down.
     pub(super) async fn run(self, stream: TcpStream, peer: SocketAddr) {
+        let stranger = Arc::new(self.strangers.admit());
+        tokio::select! {
+            biased;
+            () = stranger.makes_room() => tracing::debug!(%peer, "there are too many strangers; this one has waited longest"),
+            () = self.serve(stream, peer, &stranger) => {}
+        }
+    }
+
+    async fn serve(self, stream: TcpStream, peer: SocketAddr, stranger: &Arc<Stranger>) {
         let shutdown = self.shutdown.clone();
         let handshake = tokio::time::timeout(self.limits.handshake, self.handshake(stream));
         let stream = match shutdown.run_until_cancelled(handshake).await {
@@ -64,7 +82,7 @@ impl<S: HttpService> Connection<S> {
             Some(Err(_elapsed)) => return tracing::debug!(%peer, "the TLS handshake took too long"),
             None => return,
         };
-        if let Err(error) = self.serve_http(stream, peer).await {
+        if let Err(error) = self.serve_http(stream, peer, Arc::clone(stranger)).await {
             tracing::debug!(%peer, error, "the connection broke");
         }
     }
@@ -91,24 +109,50 @@ impl<S: HttpService> Connection<S> {
         self.handshakes.run(self.tls.accept(stream)).await
     }
 
-    async fn serve_http(self, stream: TlsStream<TcpStream>, peer: SocketAddr) -> Result<(), String> {
+    async fn serve_http(
+        self,
+        stream: TlsStream<TcpStream>,
+        peer: SocketAddr,
+        stranger: Arc<Stranger>,
+    ) -> Result<(), String> {
         let (_, session) = stream.get_ref();
-        let certificate = session.peer_certificates().and_then(|chain| chain.first());
-        let user = certificate.and_then(|der| pki::user_of(der)).map(|user| Arc::new(user.authenticated()));
         let is_http2 = session.alpn_protocol() == Some(b"h2");
+        let certified = session.peer_certificates().and_then(Certified::of);
+        if let Some(certified) = &certified {
+            // The handshake has looked at the time, unless it resumed an older session.
+            if certified.is_over(&self.env) {
+                return Err("the certificate of the client has expired".to_owned());
+            }
+            stranger.is_known();
+        }
+        let end = certified.as_ref().map(|certified| certified.end);
         let has_asked = Arc::new(AtomicBool::new(false));
+        let is_refused = CancellationToken::new();
         let outstanding = Outstanding::new(&self.env);
         let service = hyper::service::service_fn({
-            let (has_asked, outstanding) = (Arc::clone(&has_asked), Arc::clone(&outstanding));
+            let (has_asked, is_refused) = (Arc::clone(&has_asked), is_refused.clone());
+            let (env, outstanding) = (self.env.clone(), Arc::clone(&outstanding));
             move |mut request: http::Request<Incoming>| {
-                has_asked.store(true, Ordering::Relaxed);
+                let is_first = !has_asked.swap(true, Ordering::Relaxed);
                 request.extensions_mut().insert(PeerAddress(peer));
-                if let Some(user) = &user {
-                    Arc::clone(user).attach(request.extensions_mut());
+                // Looked at with each request: a clock may jump, and a connection takes a while to end.
+                if let Some(certified) = certified.as_ref().filter(|certified| !certified.is_over(&env)) {
+                    Arc::clone(&certified.user).attach(request.extensions_mut());
+                    request.extensions_mut().insert(CertificateEnd(certified.end));
                 }
                 let (service, outstanding) = (self.service.clone(), Arc::clone(&outstanding));
+                let (stranger, is_refused) = (is_first.then(|| Arc::clone(&stranger)), is_refused.clone());
                 async move {
-                    let response = panic_guard::call(service, request).await?;
+                    let mut response = panic_guard::call(service, request).await?;
+                    if response.extensions().get::<Unidentified>().is_some() {
+                        is_refused.cancel();
+                        if !is_http2 {
+                            let close = HeaderValue::from_static("close");
+                            response.headers_mut().insert(header::CONNECTION, close);
+                        }
+                    } else if let Some(stranger) = stranger {
+                        stranger.is_known();
+                    }
                     Ok::<_, Infallible>(response.map(|body| Paced::new(body, outstanding)))
                 }
             }
@@ -120,14 +164,38 @@ impl<S: HttpService> Connection<S> {
         // hyper has this limit for the heads of HTTP/1.1, but none for the start of HTTP/2.
         let mut first_request = pin!(tokio::time::sleep(self.limits.head));
         let mut stall_check = pin!(tokio::time::sleep(self.limits.stall / 2));
+        let mut expiry_check = pin!(tokio::time::sleep(next_look(&self.env, end)));
+        // Set when the client may not ask any more.
+        let mut last_moment = pin!(tokio::time::sleep(Duration::ZERO));
         let mut is_late = false;
         let mut is_ending = false;
+        let mut has_expired = false;
+        let mut is_cut = false;
         loop {
             tokio::select! {
+                biased;
                 result = connection.as_mut() => return result.map_err(|error| error.to_string()),
                 () = self.shutdown.cancelled(), if !is_ending => {
                     is_ending = true;
                     connection.as_mut().graceful_shutdown();
+                }
+                () = is_refused.cancelled(), if !is_cut => {
+                    is_cut = true;
+                    last_moment.as_mut().reset(self.env.instant() + self.limits.grace);
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = expiry_check.as_mut(), if end.is_some() && !has_expired => {
+                    if end.is_some_and(|end| self.env.now() <= end) {
+                        expiry_check.as_mut().reset(self.env.instant() + next_look(&self.env, end));
+                        continue;
+                    }
+                    has_expired = true;
+                    is_cut = true;
+                    last_moment.as_mut().reset(self.env.instant() + self.limits.expired);
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = last_moment.as_mut(), if is_cut => {
+                    return Err("the client may not ask any more, and did not finish in time".to_owned());
                 }
                 () = stall_check.as_mut() => {
                     if outstanding.is_stalled(self.limits.stall) {
@@ -143,6 +211,33 @@ impl<S: HttpService> Connection<S> {
                 }
             }
         }
+    }
+}
+
+/// When to look next whether a certificate has expired. Now and then in any case, because the clock may be set, and
+/// because a machine that sleeps does not count the time.
+fn next_look(env: &Env, end: Option<Timestamp>) -> Duration {
+    let left = end.and_then(|end| Duration::try_from(end.duration_since(env.now())).ok());
+    left.unwrap_or_default().saturating_add(Duration::from_millis(1)).min(LONGEST_LOOK)
+}
+
+/// A client that has shown a certificate.
+struct Certified {
+    user: Arc<User>,
+    /// When the first certificate of its chain expires.
+    end: Timestamp,
+}
+
+impl Certified {
+    fn of(chain: &[CertificateDer<'_>]) -> Option<Certified> {
+        let user = Arc::new(pki::user_of(chain.first()?)?.authenticated());
+        // A chain that does not say when it ends has ended.
+        let end = pki::end_of(chain).unwrap_or(Timestamp::MIN);
+        Some(Certified { user, end })
+    }
+
+    fn is_over(&self, env: &Env) -> bool {
+        env.now() > self.end
     }
 }
 

@@ -1,9 +1,14 @@
 //! The tasks of one HTTP/2 connection.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use parking_lot::Mutex;
-use setpoint_env::{Env, Task};
+use setpoint_env::Env;
+
+use super::text_of;
+use crate::task_set::TaskSet;
 
 /// Owns the tasks that HTTP/2 starts for its streams: they end with their connection at the latest.
 pub(super) struct Streams {
@@ -32,26 +37,7 @@ impl Drop for Streams {
 #[derive(Clone)]
 pub(super) struct Executor {
     env: Env,
-    tasks: Arc<Mutex<Tasks>>,
-}
-
-/// Tasks that run, and some that have ended.
-#[derive(Default)]
-struct Tasks {
-    all: Vec<Task<()>>,
-    /// How many there may be before those that have ended are forgotten.
-    limit: usize,
-}
-
-impl Tasks {
-    /// There are never more than two, or twice as many as were running when some were last forgotten.
-    fn push(&mut self, task: Task<()>) {
-        if self.all.len() >= self.limit {
-            self.all.retain(|task| !task.is_finished());
-            self.limit = (self.all.len() * 2).max(2);
-        }
-        self.all.push(task);
-    }
+    tasks: Arc<Mutex<TaskSet>>,
 }
 
 impl<F> hyper::rt::Executor<F> for Executor
@@ -60,7 +46,10 @@ where
 {
     fn execute(&self, stream: F) {
         let task = self.env.spawn(async move {
-            stream.await;
+            // What the service does is guarded already; whatever else panics costs this stream, and shall be known.
+            if let Err(panic) = AssertUnwindSafe(stream).catch_unwind().await {
+                tracing::error!(panic = text_of(&*panic), "a stream of an HTTP/2 connection panicked");
+            }
         });
         self.tasks.lock().push(task);
     }

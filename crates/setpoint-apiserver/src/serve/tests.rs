@@ -82,6 +82,12 @@ async fn answer(stage: Arc<Stage>, request: Request<Incoming>) -> Result<Respons
             Some(user) => text(format!("{} {}", user.name, user.groups.join(","))),
             None => text("nobody".to_owned()),
         },
+        "/unknown" => {
+            let mut response = Response::new(text("who are you?".to_owned()));
+            *response.status_mut() = StatusCode::UNAUTHORIZED;
+            response.extensions_mut().insert(Unidentified);
+            return Ok(response);
+        }
         "/panic" => panic!("as the test wants it"),
         "/panic-late" => stream_of(stream::once(async { first_frame() }).chain(stream::poll_fn(|_| {
             panic!("as the test wants it");
@@ -156,6 +162,15 @@ impl TestServer {
         let env = Env::system();
         let ca = CertificateAuthority::generate(&env).unwrap();
         let tls = ca.server_config(&ca.issue_server(["test.example"]).unwrap()).unwrap();
+        TestServer::start_on(env, ca, tls, adjust).await
+    }
+
+    async fn start_on(
+        env: Env,
+        ca: CertificateAuthority,
+        tls: Arc<ServerConfig>,
+        adjust: impl FnOnce(&mut Limits),
+    ) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stage = Arc::new(Stage::default());
@@ -171,10 +186,16 @@ impl TestServer {
     }
 
     async fn tls(&self, client: Option<&Identity>, version: Version) -> io::Result<TlsStream<TcpStream>> {
+        self.tls_with(self.client_config(client, version)).await
+    }
+
+    /// What clients know. One configuration for several connections lets them resume sessions.
+    fn client_config(&self, client: Option<&Identity>, version: Version) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.ca.certificate_der().clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
+        let clock = Arc::new(crate::pki::Clock(self.env.clone()));
+        let config = ClientConfig::builder_with_details(provider, clock)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots);
@@ -187,13 +208,21 @@ impl TestServer {
         if version == Version::Http2 {
             config.alpn_protocols = vec![b"h2".to_vec()];
         }
+        Arc::new(config)
+    }
+
+    async fn tls_with(&self, config: Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.address).await?;
         let name = ServerName::try_from("test.example").unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+        TlsConnector::from(config).connect(name, stream).await
     }
 
     async fn client(&self, client: Option<&Identity>, version: Version) -> Result<Client, Failure> {
-        let io = TokioIo::new(self.tls(client, version).await?);
+        self.client_with(self.client_config(client, version), version).await
+    }
+
+    async fn client_with(&self, config: Arc<ClientConfig>, version: Version) -> Result<Client, Failure> {
+        let io = TokioIo::new(self.tls_with(config).await?);
         let env = self.env.clone();
         Ok(match version {
             Version::Http1 => {
@@ -220,21 +249,23 @@ enum Client {
 
 impl Client {
     async fn get(&mut self, path: &str) -> Result<Response<Incoming>, Failure> {
+        tokio::time::timeout(HANG, self.get_at_leisure(path)).await?
+    }
+
+    /// The same, for those who let time pass meanwhile.
+    async fn get_at_leisure(&mut self, path: &str) -> Result<Response<Incoming>, Failure> {
         let request = Request::builder().uri(format!("https://test.example{path}"));
         let request = request.header(http::header::HOST, "test.example").body(Empty::new())?;
-        let answer = async {
-            match self {
-                Client::Http1(sender, _) => {
-                    sender.ready().await?;
-                    sender.send_request(request).await
-                }
-                Client::Http2(sender, _) => {
-                    sender.ready().await?;
-                    sender.send_request(request).await
-                }
+        Ok(match self {
+            Client::Http1(sender, _) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
             }
-        };
-        Ok(tokio::time::timeout(HANG, answer).await??)
+            Client::Http2(sender, _) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+        })
     }
 
     async fn get_text(&mut self, path: &str) -> Result<String, Failure> {
@@ -518,4 +549,252 @@ fn an_error_of_one_client_is_not_an_error_of_the_listener() {
     assert!(is_about_one_connection(&io::ErrorKind::ConnectionAborted.into()));
     let too_many_open_files = io::Error::from_raw_os_error(24);
     assert!(!is_about_one_connection(&too_many_open_files));
+}
+
+#[tokio::test]
+async fn a_stranger_that_stays_unknown_loses_its_connection() {
+    for version in VERSIONS {
+        let server = TestServer::start_with(|limits| limits.grace = SHORT).await;
+        let mut client = server.client(None, version).await.unwrap();
+        let watch = client.get("/deaf").await.unwrap();
+        let watch = if version == Version::Http2 {
+            Some(watch)
+        } else {
+            drop((watch, client));
+            client = server.client(None, version).await.unwrap();
+            None
+        };
+        let refused = client.get("/unknown").await.unwrap();
+        assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(read(refused).await.unwrap(), "who are you?", "the answer arrives");
+        let closed = async { while client.get_text("/").await.is_ok() {} };
+        tokio::time::timeout(HANG, closed).await.expect("the connection goes on");
+        if let Some(watch) = watch {
+            assert!(read(watch).await.is_err(), "what it has begun is cut off after the grace time");
+        }
+        server.stage.all_gone().await;
+    }
+}
+
+#[tokio::test]
+async fn too_many_strangers_push_out_the_oldest_one_and_nobody_who_is_known() {
+    let server = TestServer::start_with(|limits| limits.strangers = 2).await;
+    let jane = server.ca.issue_client(&User::new("jane", [""; 0])).unwrap();
+    let mut certified = server.client(Some(&jane), Version::Http2).await.unwrap();
+    assert!(certified.get_text("/whoami").await.unwrap().starts_with("jane"));
+    let mut asked = server.client(None, Version::Http1).await.unwrap();
+    assert!(asked.get_text("/").await.is_ok());
+    // These say nothing. The first has to make room for the third.
+    let first = server.tls(None, Version::Http1).await.unwrap();
+    let mut second = server.client(None, Version::Http1).await.unwrap();
+    let mut third = server.client(None, Version::Http1).await.unwrap();
+    assert_eq!(read_to_end(first).await, "");
+    for client in [&mut certified, &mut asked, &mut second, &mut third] {
+        assert!(client.get_text("/").await.is_ok());
+    }
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Lets time pass, for everything that follows the clock of tokio; the sockets do not notice.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+/// A server whose certificate is good for longer than that of its client, Jane.
+async fn server_and_jane(adjust: impl FnOnce(&mut Limits)) -> (TestServer, Identity) {
+    let env = Env::seeded(1);
+    let ca = CertificateAuthority::generate(&env).unwrap();
+    let jane = ca.issue_client(&User::new("jane", [""; 0])).unwrap();
+    pass(100 * DAY).await;
+    let tls = ca.server_config(&ca.issue_server(["test.example"]).unwrap()).unwrap();
+    let adjust = |limits: &mut Limits| {
+        // Time passes quickly here.
+        limits.head = 600 * DAY;
+        adjust(limits);
+    };
+    (TestServer::start_on(env, ca, tls, adjust).await, jane)
+}
+
+#[tokio::test]
+async fn a_connection_ends_when_the_certificate_of_its_client_expires() {
+    for version in VERSIONS {
+        let (server, jane) = server_and_jane(|limits| limits.expired = HANG * 2).await;
+        let mut client = server.client(Some(&jane), version).await.unwrap();
+        pass(264 * DAY).await;
+        assert!(client.get_text("/whoami").await.unwrap().starts_with("jane"), "it is good for a day more");
+        let stage = Arc::clone(&server.stage);
+        let (slow, ()) = tokio::join!(client.get_at_leisure("/slow"), async {
+            stage.entered.notified().await;
+            pass(2 * DAY).await;
+            tokio::task::yield_now().await;
+            stage.release.notify_one();
+        });
+        let slow = read(slow.unwrap()).await.unwrap();
+        assert_eq!(slow, "done", "{version:?}: what was begun is finished");
+        let closed = async {
+            while let Ok(name) = client.get_text("/whoami").await {
+                assert_eq!(name, "nobody", "{version:?}: an expired certificate says nothing");
+            }
+        };
+        tokio::time::timeout(HANG, closed).await.expect("the connection goes on");
+        let again = match server.client(Some(&jane), version).await {
+            Err(_) => true,
+            Ok(mut client) => client.get("/whoami").await.is_err(),
+        };
+        assert!(again, "{version:?}: there is no new connection either");
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_end_with_the_certificate_is_cut_off_later() {
+    for version in VERSIONS {
+        let (server, jane) = server_and_jane(|limits| limits.expired = SHORT).await;
+        let mut client = server.client(Some(&jane), version).await.unwrap();
+        let watch = client.get("/deaf").await.unwrap();
+        pass(266 * DAY).await;
+        assert!(read(watch).await.is_err(), "{version:?}");
+        server.stage.all_gone().await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_not_resumed_when_the_certificate_has_expired() {
+    for version in VERSIONS {
+        let (server, jane) = server_and_jane(|_| {}).await;
+        refuses_resumption(&server, &jane, version).await;
+    }
+}
+
+#[tokio::test]
+async fn a_resumed_session_is_looked_at_again_where_a_configuration_allows_resumption() {
+    for version in VERSIONS {
+        let (own, jane) = server_and_jane(|_| {}).await;
+        let env = own.env.clone();
+        let mut tls = ServerConfig::clone(
+            &own.ca.server_config(&own.ca.issue_server(["test.example"]).unwrap()).unwrap(),
+        );
+        tls.session_storage = rustls::server::ServerSessionMemoryCache::new(32);
+        tls.send_tls13_tickets = 2;
+        let ca = CertificateAuthority::from_pem(&env, own.ca.to_pem()).unwrap();
+        let server = TestServer::start_on(env, ca, Arc::new(tls), |limits| limits.head = 600 * DAY).await;
+        refuses_resumption(&server, &jane, version).await;
+    }
+}
+
+async fn refuses_resumption(server: &TestServer, jane: &Identity, version: Version) {
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    let config = server.client_config(Some(jane), version);
+    let whoami = async || server.client_with(Arc::clone(&config), version).await?.get_text("/whoami").await;
+    // Sessions last a day, so this one begins shortly before the end.
+    pass(265 * DAY - HOUR).await;
+    assert!(whoami().await.unwrap().starts_with("jane"), "{version:?}");
+    assert!(whoami().await.unwrap().starts_with("jane"), "{version:?}");
+    pass(2 * HOUR).await;
+    let again = whoami().await;
+    assert!(again.is_err(), "{version:?}: {again:?}");
+}
+
+/// An API server over TLS, with a disk and an audit log.
+struct Real {
+    api: crate::ApiServer,
+    server: TestServer,
+    folder: tempfile::TempDir,
+}
+
+impl Real {
+    async fn start() -> (Real, Identity) {
+        let env = Env::seeded(1);
+        let ca = CertificateAuthority::generate(&env).unwrap();
+        let admin = ca.issue_client(&User::admin()).unwrap();
+        pass(100 * DAY).await;
+        let tls = ca.server_config(&ca.issue_server(["test.example"]).unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let log = crate::audit::AuditLog::new(folder.path().join("audit.log"));
+        let builder = crate::ApiServer::builder().env(env.clone()).audit(log).unwrap();
+        let api = builder.open(folder.path().join("data")).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stage = Arc::new(Stage::default());
+        let running = env.spawn({
+            let (api, shutdown) = (api.clone(), stage.shutdown.clone());
+            async move { api.serve(listener, tls, shutdown).await }
+        });
+        let server = TestServer { env, ca, address, stage, running };
+        (Real { api, server, folder }, admin)
+    }
+
+    async fn client(&self, admin: &Identity) -> (http2::SendRequest<Full<Bytes>>, Task<()>) {
+        let io = TokioIo::new(self.server.tls(Some(admin), Version::Http2).await.unwrap());
+        let executor = streams::Streams::new(&self.server.env);
+        let (sender, connection) = http2::handshake(executor.executor(), io).await.unwrap();
+        (sender, self.server.env.spawn(async { drop((connection.await, executor)) }))
+    }
+}
+
+const MAPS: &str = "https://test.example/api/v1/namespaces/default/configmaps";
+
+#[tokio::test]
+async fn a_write_whose_stream_is_reset_is_done_and_told_or_neither() {
+    let (real, admin) = Real::start().await;
+    let (mut sender, connection) = real.client(&admin).await;
+    for n in 0..60_u32 {
+        let body = format!("{{\"metadata\": {{\"name\": \"map-{n}\"}}}}");
+        let request = Request::post(MAPS)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .header("audit-id", format!("map-{n}"))
+            .body(Full::new(Bytes::from(body)))
+            .unwrap();
+        sender.ready().await.unwrap();
+        // The response is dropped, which resets the stream, at an ever later moment.
+        let mut answer = std::pin::pin!(sender.send_request(request));
+        for _ in 0..n * n {
+            if futures::poll!(&mut answer).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    drop((sender, connection));
+    real.server.stage.shutdown.cancel();
+    real.server.stopped().await;
+    real.api.close().await;
+
+    let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
+        kube::Api::default_namespaced(real.api.client());
+    let found = maps.list(&kube::api::ListParams::default()).await.unwrap();
+    let done: std::collections::BTreeSet<String> =
+        found.items.into_iter().filter_map(|map| map.metadata.name).collect();
+    let log = std::fs::read_to_string(real.folder.path().join("audit.log")).unwrap();
+    let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let told = lines.filter(|event| event["verb"] == "create" && event["responseStatus"]["code"] == 201);
+    let told: std::collections::BTreeSet<String> =
+        told.map(|event| event["auditID"].as_str().unwrap().to_owned()).collect();
+    assert!(!done.is_empty());
+    assert_eq!(done, told);
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_the_certificate_of_its_client() {
+    let (real, admin) = Real::start().await;
+    let (mut sender, _connection) = real.client(&admin).await;
+    let request =
+        Request::get(format!("{MAPS}?watch=1&timeoutSeconds=1000000000")).body(Full::default()).unwrap();
+    let watch = sender.send_request(request).await.unwrap();
+    assert_eq!(watch.status(), StatusCode::OK);
+    pass(266 * DAY).await;
+    assert_eq!(read(watch).await.unwrap(), "", "it ends, and is not cut off");
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_has_signed_is_the_last_of_its_connection() {
+    let (real, _) = Real::start().await;
+    for version in VERSIONS {
+        let mut stranger = real.server.client(None, version).await.unwrap();
+        assert_eq!(stranger.get("/version").await.unwrap().status(), StatusCode::UNAUTHORIZED);
+        let closed = async { while stranger.get("/version").await.is_ok() {} };
+        tokio::time::timeout(HANG, closed).await.expect("the connection goes on");
+    }
 }
