@@ -1,6 +1,6 @@
 //! Cluster roles that are made of others.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use serde_json::Value;
