@@ -1,6 +1,7 @@
 //! Request bodies: read within a limit, then decoded to a `Value` with the fields that occur twice.
 
 mod json;
+mod strict;
 mod syntax;
 mod yaml;
 
@@ -15,7 +16,7 @@ use setpoint_kinds::protobuf;
 use crate::status::{Result, Status};
 
 pub(crate) use json::parse as parse_json;
-pub(crate) use json::strict_errors;
+pub(crate) use strict::errors as strict_errors;
 pub(crate) use yaml::parse as parse_yaml;
 
 /// The largest body that a request may have, as in kube-apiserver.

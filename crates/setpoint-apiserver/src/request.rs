@@ -187,11 +187,7 @@ impl ResourceRequest {
 
     /// Reads the body as an object of the expected kind, with the fields that this kind has.
     pub(crate) fn decode(&self, expected: Expected<'_>, validation: FieldValidation) -> Result<Input> {
-        let mut draft = Draft::from(self.parse(expected.kind)?);
-        if BodyFormat::of(self.content_type.as_deref())? == BodyFormat::Json {
-            draft.text = Some(self.body.clone());
-        }
-        draft.finish(expected, validation)
+        self.parse(expected.kind)?.finish(expected, validation)
     }
 
     /// The same for options, which every group-version has under its own name.
@@ -200,24 +196,27 @@ impl ResourceRequest {
         expected: Expected<'_>,
         validation: FieldValidation,
     ) -> Result<Value> {
-        let mut decoded = self.parse(expected.kind)?;
-        if let Some(object) = decoded.value.as_object_mut() {
+        let mut draft = self.parse(expected.kind)?;
+        if let Some(object) = draft.value.as_object_mut() {
             object.remove("apiVersion");
         }
-        Ok(Draft::from(decoded).finish(expected, validation)?.object)
+        Ok(draft.finish(expected, validation)?.object)
     }
 
-    fn parse(&self, kind: &str) -> Result<body::Decoded> {
+    fn parse(&self, kind: &str) -> Result<Draft> {
         match BodyFormat::of(self.content_type.as_deref())? {
-            BodyFormat::Json => body::decode_json(&self.body, kind),
-            BodyFormat::Yaml => body::decode_yaml(&self.body, kind),
+            BodyFormat::Json => {
+                let draft = Draft::from(body::decode_json(&self.body, kind)?);
+                Ok(Draft { text: Some(self.body.clone()), ..draft })
+            }
+            BodyFormat::Yaml => body::decode_yaml(&self.body, kind).map(Draft::from),
             BodyFormat::Protobuf if self.resource.definition().is_some() => {
                 Err(Status::unsupported_media_type(&["application/json", "application/yaml"]))
             }
             BodyFormat::Protobuf => {
                 let decoded = protobuf::decode(&self.body)
                     .map_err(|error| body::unrecognized(kind, &error.to_string(), &self.body))?;
-                Ok(body::Decoded { value: decoded.value, duplicates: Vec::new() })
+                Ok(Draft::from(body::Decoded { value: decoded.value, duplicates: Vec::new() }))
             }
         }
     }

@@ -1,17 +1,18 @@
 //! JSON → `Value`, noting the fields that occur twice.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::{Decoded, Duplicate, MAX_DUPLICATES, syntax};
 
 /// How deep arrays and objects may be nested: `serde_json`'s limit. (kube-apiserver: 10,000.)
 pub(super) const MAX_DEPTH: usize = 127;
+/// How long the paths of all problems of a body may be together, about.
+const MAX_SPELLED: usize = 4 * super::MAX_BODY;
 
 /// Parses one JSON text. The error says what is wrong with it, in the words of Go's decoder.
 pub(crate) fn parse(text: &[u8]) -> Result<Decoded, String> {
@@ -19,118 +20,33 @@ pub(crate) fn parse(text: &[u8]) -> Result<Decoded, String> {
     let text: Cow<'_, str> = String::from_utf8_lossy(text);
     let duplicates = RefCell::new(Vec::new());
     let mut deserializer = serde_json::Deserializer::from_str(&text);
-    let parsed = Node { path: &Path::Root, duplicates: &duplicates }.deserialize(&mut deserializer);
+    let spelled = Cell::new(0);
+    let root = Node { path: &Path::Root, duplicates: &duplicates, spelled: &spelled };
+    let parsed = root.deserialize(&mut deserializer);
     match parsed.and_then(|value| deserializer.end().map(|()| value)) {
         Ok(value) => Ok(Decoded { value, duplicates: duplicates.into_inner() }),
         Err(error) => Err(syntax::explain(text.as_bytes()).unwrap_or_else(|| error.to_string())),
     }
 }
 
-/// What is wrong with the fields of a JSON text, in the order of the text: duplicates, and fields that are unknown, which
-/// are given by their paths. What is in an unknown field is not looked at.
-pub(crate) fn strict_errors(text: &[u8], unknown: impl Iterator<Item = String>) -> Vec<String> {
-    let text: Cow<'_, str> = String::from_utf8_lossy(text);
-    let unknown: BTreeSet<String> = unknown.collect();
-    let found = RefCell::new(Vec::new());
-    let mut deserializer = serde_json::Deserializer::from_str(&text);
-    let review = Review { path: &Path::Root, unknown: &unknown, found: &found };
-    // It was read before, so it can be read again.
-    let _read = review.deserialize(&mut deserializer);
-    let mut found = found.into_inner();
-    for path in &unknown {
-        note(&mut found, format!("unknown field {path:?}"));
-    }
-    found
-}
-
-fn note(found: &mut Vec<String>, problem: String) {
-    if found.len() < MAX_DUPLICATES && !found.contains(&problem) {
-        found.push(problem);
-    }
-}
-
-/// Looks at a value once more for the order of its problems.
-#[derive(Clone, Copy)]
-struct Review<'a> {
-    path: &'a Path<'a>,
-    unknown: &'a BTreeSet<String>,
-    found: &'a RefCell<Vec<String>>,
-}
-
-impl<'de> DeserializeSeed<'de> for Review<'_> {
-    type Value = ();
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Review<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        for index in 0.. {
-            let path = Path::Item(self.path, index);
-            if items.next_element_seed(Review { path: &path, ..self })?.is_none() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        let mut seen = BTreeSet::new();
-        while let Some(name) = fields.next_key::<String>()? {
-            let path = Path::Field(self.path, &name);
-            let text = path.to_string();
-            if self.unknown.contains(&text) {
-                note(&mut self.found.borrow_mut(), format!("unknown field {text:?}"));
-                fields.next_value::<IgnoredAny>()?;
-                continue;
-            }
-            if seen.contains(&name) {
-                note(&mut self.found.borrow_mut(), format!("duplicate field {text:?}"));
-            }
-            fields.next_value_seed(Review { path: &path, ..self })?;
-            seen.insert(name);
-        }
-        Ok(())
-    }
-}
-
 /// Where in the document a value stands: a list that lives on the stack, so that only duplicates cost an allocation.
-enum Path<'a> {
+pub(super) enum Path<'a> {
     Root,
     Field(&'a Path<'a>, &'a str),
     Item(&'a Path<'a>, usize),
+}
+
+impl Path<'_> {
+    /// The path as text; none once all texts together are longer than a few bodies. A short text can have many problems
+    /// at the end of a long path.
+    pub(super) fn spell(&self, spelled: &Cell<usize>) -> Option<String> {
+        if spelled.get() > MAX_SPELLED {
+            return None;
+        }
+        let text = self.to_string();
+        spelled.set(spelled.get() + text.len());
+        Some(text)
+    }
 }
 
 impl fmt::Display for Path<'_> {
@@ -148,14 +64,18 @@ impl fmt::Display for Path<'_> {
 struct Node<'a> {
     path: &'a Path<'a>,
     duplicates: &'a RefCell<Vec<Duplicate>>,
+    spelled: &'a Cell<usize>,
 }
 
 impl Node<'_> {
     fn note_duplicate(&self, name: &str) {
-        let path = Path::Field(self.path, name).to_string();
         let mut duplicates = self.duplicates.borrow_mut();
+        if duplicates.len() >= MAX_DUPLICATES {
+            return;
+        }
+        let Some(path) = Path::Field(self.path, name).spell(self.spelled) else { return };
         let duplicate = Duplicate::Field(path);
-        if duplicates.len() < MAX_DUPLICATES && !duplicates.contains(&duplicate) {
+        if !duplicates.contains(&duplicate) {
             duplicates.push(duplicate);
         }
     }
