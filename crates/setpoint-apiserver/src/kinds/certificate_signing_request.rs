@@ -2,7 +2,7 @@
 
 mod pkcs10;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -85,17 +85,23 @@ pub(super) fn prepare_update(request: &mut Value, old: &Value, part: Part, now: 
         Part::Approval => {}
         _ => return,
     }
+    let is_unset = |value: Option<&Value>| value.is_none_or(Value::is_null);
+    let state = |condition: &Map<String, Value>| {
+        let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        (text("type"), text("status"))
+    };
+    let mut since = BTreeMap::new();
+    for old in before.iter().filter_map(Value::as_object) {
+        if let Some(time) = old.get("lastTransitionTime").filter(|time| !time.is_null()) {
+            since.entry(state(old)).or_insert(time);
+        }
+    }
     for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
-        let is_unset = |value: Option<&Value>| value.is_none_or(Value::is_null);
         if is_unset(condition.get("lastUpdateTime")) {
             condition.insert("lastUpdateTime".to_owned(), now.clone());
         }
         if is_unset(condition.get("lastTransitionTime")) {
-            let unchanged = before.iter().find(|old| {
-                ["type", "status"].iter().all(|field| Some(&old[*field]) == condition.get(*field))
-                    && !old["lastTransitionTime"].is_null()
-            });
-            let time = unchanged.map_or(now, |old| &old["lastTransitionTime"]);
+            let time = since.get(&state(condition)).copied().unwrap_or(now);
             condition.insert("lastTransitionTime".to_owned(), time.clone());
         }
     }

@@ -172,6 +172,8 @@ fn check(resource: &Resource, part: Part, seeds: (u64, u64)) {
         assert!(refused.message.contains("on resize"), "{}", refused.message);
         return;
     }
+    // Rules find problems in anything, and never panic.
+    drop(validate(resource, part, &new, Some(&old)));
     let mut found = Vec::new();
     differences(&old, &new, &mut Vec::new(), &mut found);
     for path in found {
@@ -218,7 +220,7 @@ fn parts() -> Vec<(&'static Resource, Part)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn a_write_changes_what_its_path_takes_and_nothing_else(old: u64, new: u64) {

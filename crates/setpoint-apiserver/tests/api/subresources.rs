@@ -1,6 +1,7 @@
 //! What has a path below an object.
 
 mod certificates;
+mod custom;
 mod pods;
 
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
 //! The status of a pod, which kubelets write.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use serde_json::{Value, json};
 
 use super::super::at::{At, items};
@@ -25,13 +27,41 @@ pub(super) fn default(pod: &mut Fields) {
 
 /// What a new status leaves out stays as it was.
 pub(super) fn keep(pod: &mut Value, old: &Value) {
+    const KEPT: [&str; 5] = [
+        "qosClass",
+        "observedGeneration",
+        "resourceClaimStatuses",
+        "extendedResourceClaimStatus",
+        "nodeAllocatableResourceClaimStatuses",
+    ];
     let Some(status) = pod["status"].as_object_mut() else { return };
     let before = &old["status"];
-    for field in ["qosClass", "observedGeneration", "resourceClaimStatuses"] {
+    for field in KEPT {
         if !status.contains_key(field)
             && let Some(value) = before.get(field)
         {
             status.insert(field.to_owned(), value.clone());
+        }
+    }
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    keep_generations(conditions.map_or(&mut [], Vec::as_mut_slice), items(&before["conditions"]));
+}
+
+/// A condition that does not say which generation it is about is about the one that it was. There can be several of a
+/// type: they are paired in their order.
+fn keep_generations(conditions: &mut [Value], before: &[Value]) {
+    let mut generations: BTreeMap<&str, VecDeque<&Value>> = BTreeMap::new();
+    for old in before {
+        let name = old["type"].as_str().unwrap_or_default();
+        generations.entry(name).or_default().push_back(&old["observedGeneration"]);
+    }
+    for condition in conditions {
+        let name = condition["type"].as_str().unwrap_or_default();
+        let before = generations.get_mut(name).and_then(VecDeque::pop_front);
+        if let Some(generation) = before.filter(|generation| !generation.is_null())
+            && condition.get("observedGeneration").is_none_or(|number| *number == 0)
+        {
+            condition["observedGeneration"] = generation.clone();
         }
     }
 }

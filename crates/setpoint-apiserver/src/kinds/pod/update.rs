@@ -1,5 +1,7 @@
 //! What may change in the spec of a pod.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
 use super::super::at::{At, items, same};
@@ -66,12 +68,11 @@ fn tolerations(new: &At, old: &[Value]) {
         if let Some(fields) = rest.as_object_mut() {
             fields.remove("tolerationSeconds");
         }
-        rest
+        rest.to_string()
     };
-    let kept = |old: &Value| {
-        items(new.value()).iter().any(|new| new == old || without_seconds(new) == without_seconds(old))
-    };
-    if old.iter().all(kept) {
+    // A pod can have very many of them.
+    let kept: BTreeSet<String> = items(new.value()).iter().map(without_seconds).collect();
+    if old.iter().all(|old| kept.contains(&without_seconds(old))) {
         super::scheduling::tolerations(new);
     } else {
         new.forbidden("existing toleration can not be modified except its tolerationSeconds");
@@ -79,9 +80,10 @@ fn tolerations(new: &At, old: &[Value]) {
 }
 
 fn gates(new: &At, old: &[Value]) {
+    let names: BTreeSet<&str> = old.iter().filter_map(|old| old["name"].as_str()).collect();
     for gate in new.items() {
         let name = gate.field("name");
-        if !old.iter().any(|old| old["name"] == *name.value()) {
+        if !names.contains(name.text()) {
             name.forbidden(format!(
                 "only deletion is allowed, but found new scheduling gate '{}'",
                 name.text()
@@ -160,10 +162,12 @@ fn restore(rest: &mut Value, old: &Value, field: &str) {
 /// Containers to debug with can only be added.
 pub(super) fn validate_ephemeral_containers(spec: &At, old: &Value) {
     let containers = spec.field("ephemeralContainers");
+    let name_of = |container: &Value| container["name"].as_str().unwrap_or_default().to_owned();
+    let new: BTreeMap<String, &Value> =
+        items(containers.value()).iter().map(|container| (name_of(container), container)).collect();
     for old in items(&old["ephemeralContainers"]) {
-        let name = old["name"].as_str().unwrap_or_default();
-        let new = items(containers.value()).iter().find(|new| new["name"] == old["name"]);
-        match new {
+        let name = name_of(old);
+        match new.get(&name).copied() {
             None => {
                 containers.forbidden(format!("existing ephemeral containers {name:?} may not be removed\n"))
             }

@@ -269,64 +269,60 @@ async fn what_a_resize_may_not_do_is_refused() {
     }]);
     let created = api.post(PODS, &other).await.ok();
     let resources = "/spec/containers/0/resources";
-    let cases: [(&str, Vec<(&str, Option<Value>)>); 9] = [
+    let cases = [
         (
             "spec: Invalid value: \"Burstable\": Pod QOS Class may not change as a result of resizing",
             vec![
                 (
                     resources,
-                    Some(
-                        json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}),
-                    ),
+                    json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}),
                 ),
                 (
                     "/spec/initContainers/0/resources",
-                    Some(
-                        json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}),
-                    ),
+                    json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}),
                 ),
             ],
         ),
         (
             "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed",
-            vec![(resources, Some(json!({"limits": {"cpu": "200m"}, "requests": {"cpu": "100m"}})))],
+            vec![(resources, json!({"limits": {"cpu": "200m"}, "requests": {"cpu": "100m"}}))],
         ),
         (
             "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed",
-            vec![(resources, Some(json!({"requests": {"cpu": "100m", "memory": "64Mi"}})))],
+            vec![(resources, json!({"requests": {"cpu": "100m", "memory": "64Mi"}}))],
         ),
         (
             "spec: Forbidden: only cpu and memory resources are mutable",
-            vec![("/spec/containers/0/resources/requests/ephemeral-storage", Some(json!("1Gi")))],
+            vec![("/spec/containers/0/resources/requests/ephemeral-storage", json!("1Gi"))],
         ),
         (
             "spec: Forbidden: only cpu and memory resources are mutable",
             vec![(
                 "/spec/containers/0/resizePolicy",
-                Some(json!([
+                json!([
                     {"resourceName": "cpu", "restartPolicy": "RestartContainer"},
                     {"resourceName": "memory", "restartPolicy": "NotRequired"},
-                ])),
+                ]),
             )],
         ),
         (
             "spec.containers: Forbidden: containers may not be added or removed on resize",
             vec![(
                 "/spec/containers",
-                Some(json!([{"name": "web", "image": "evil"}, {"name": "b", "image": "evil"}])),
+                json!([{"name": "web", "image": "evil"}, {"name": "b", "image": "evil"}]),
             )],
         ),
         (
             "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize",
-            vec![("/spec/containers/0/name", Some(json!("other")))],
+            vec![("/spec/containers/0/name", json!("other"))],
         ),
         (
             "spec.initContainers: Forbidden: initContainers may not be added or removed on resize",
-            vec![("/spec/initContainers", Some(json!([])))],
+            vec![("/spec/initContainers", json!([]))],
         ),
         (
             "spec.initContainers[0]: Forbidden: only cpu and memory resources for init or sidecar containers are mutable",
-            vec![("/spec/initContainers/0/resources/requests/ephemeral-storage", Some(json!("1Gi")))],
+            vec![("/spec/initContainers/0/resources/requests/ephemeral-storage", json!("1Gi"))],
         ),
     ];
     for (expect, edits) in cases {
@@ -335,8 +331,8 @@ async fn what_a_resize_may_not_do_is_refused() {
             let (parent, field) = pointer.rsplit_once('/').unwrap();
             let parent = wanted.pointer_mut(parent).unwrap();
             match field.parse::<usize>() {
-                Ok(index) => parent[index] = value.unwrap(),
-                Err(_) => parent[field] = value.unwrap(),
+                Ok(index) => parent[index] = value,
+                Err(_) => parent[field] = value,
             }
         }
         let refused = api.put(&format!("{PODS}/web/resize"), &wanted).await;
@@ -426,4 +422,24 @@ async fn a_status_writes_the_metadata_that_the_kind_lets_it_write() {
     let path = format!("{definitions}/foos.example.com/status");
     let taken = api.merge(&path, &json!({"metadata": {"labels": {"a": "b"}}})).await.ok();
     assert_eq!(taken["metadata"]["labels"]["a"], "b");
+}
+
+#[tokio::test]
+async fn a_condition_keeps_the_generation_that_it_is_about() {
+    let api = Api::new();
+    api.post(PODS, &pod("web")).await.ok();
+    let path = format!("{PODS}/web/status");
+    let ready = |generation: Value| {
+        let mut condition = json!({"type": "Ready", "status": "True"});
+        if !generation.is_null() {
+            condition["observedGeneration"] = generation;
+        }
+        json!({"status": {"conditions": [condition, {"type": "Initialized", "status": "True"}]}})
+    };
+    api.merge(&path, &ready(json!(3))).await.ok();
+    let kept = api.merge(&path, &ready(Value::Null)).await.ok();
+    assert_eq!(kept["status"]["conditions"][0]["observedGeneration"], 3);
+    assert_eq!(kept["status"]["conditions"][1].get("observedGeneration"), None);
+    let newer = api.merge(&path, &ready(json!(4))).await.ok();
+    assert_eq!(newer["status"]["conditions"][0]["observedGeneration"], 4);
 }
