@@ -1,9 +1,11 @@
 //! DELETE of one object or of a collection.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Response;
 use serde_json::{Value, json};
+use setpoint_env::Later;
 
 use super::get::find;
 use super::update;
@@ -204,7 +206,7 @@ fn mark(core: &Core, resource: &Resource, old: &Value, options: &DeleteOptions) 
     }
     let metadata = metadata_mut(&mut object);
     if first {
-        let end = core.env.now() + std::time::Duration::from_secs(grace);
+        let end = core.env.now().later(Duration::from_secs(grace));
         metadata.insert("deletionTimestamp".into(), strategy::timestamp(end));
         if (resource.group(), resource.plural()) == ("", "namespaces") {
             object["status"]["phase"] = "Terminating".into();
@@ -217,7 +219,7 @@ fn mark(core: &Core, resource: &Resource, old: &Value, options: &DeleteOptions) 
     // A second delete can only shorten the time.
     let left = old["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
     if options.grace_period_seconds.is_some() && grace < left {
-        let end = core.env.now() + std::time::Duration::from_secs(grace);
+        let end = core.env.now().later(Duration::from_secs(grace));
         metadata.insert("deletionTimestamp".into(), strategy::timestamp(end));
         metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Response;
+use setpoint_env::Later;
 
 use crate::answer::{Answer, Payload};
 use crate::convert;
@@ -41,7 +42,7 @@ pub(crate) async fn read(core: &Core, key: &Key) -> Result<Option<Arc<Record>>> 
 /// Waits a little for a revision that the client knows of but this server does not yet. A client that has
 /// talked to another server over the same store may be ahead; one that names the future is told so.
 pub(crate) async fn wait_until_fresh(core: &Core, revision: Revision) -> Result<()> {
-    let deadline = core.env.instant() + FRESHNESS;
+    let deadline = core.env.instant().later(FRESHNESS);
     while core.storage.revision() < revision {
         if core.env.instant() >= deadline {
             return Err(Status::version_too_large(revision, core.storage.revision()));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use setpoint_env::Env;
+use setpoint_env::{Env, Later};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -133,7 +133,7 @@ impl<S: HttpService> Connection<S> {
                     if outstanding.is_stalled(self.limits.stall) {
                         return Err("the client does not read what it asked for".to_owned());
                     }
-                    stall_check.as_mut().reset(self.env.instant() + self.limits.stall / 2);
+                    stall_check.as_mut().reset(self.env.instant().later(self.limits.stall / 2));
                 }
                 () = first_request.as_mut(), if !is_late => {
                     is_late = true;
