@@ -27,6 +27,18 @@ pub(crate) fn validate_create(metadata: &Value, namespaced: bool, rule: NameRule
     errors
 }
 
+/// The length of a new object's name, where the rule of its kind sets no limit.
+pub(crate) fn validate_name_length(metadata: &Value) -> Vec<FieldError> {
+    let check = |field: &'static str| {
+        let name = text(metadata, field);
+        // The whole name would be the longest part of the answer.
+        let shown = || format!("{}...", name.chars().take(64).collect::<String>());
+        names::over_long(name)
+            .map(|problem| FieldError::invalid(format!("metadata.{field}"), shown(), problem))
+    };
+    ["generateName", "name"].into_iter().filter_map(check).collect()
+}
+
 /// What an update must not change.
 pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();

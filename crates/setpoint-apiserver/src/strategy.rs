@@ -183,7 +183,7 @@ fn keep_only(new: &mut Value, old: &Value, fields: &[&str]) {
 pub(crate) fn bump_generation(object: &mut Value) {
     let metadata = metadata_mut(object);
     if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
-        metadata.insert("generation".into(), (generation + 1).into());
+        metadata.insert("generation".into(), generation.saturating_add(1).into());
     }
 }
 
@@ -207,8 +207,10 @@ pub(crate) fn validate(resource: &Resource, part: Part, object: &Value, old: Opt
     // The name of what is stored was checked when it was created, perhaps by older rules.
     let rule = if old.is_some() { NameRule::PathSegment } else { name_rule(resource.behavior().name) };
     let mut errors = metadata::validate_create(new_metadata, resource.is_namespaced(), rule);
-    if let Some(old) = old {
-        errors.extend(metadata::validate_update(new_metadata, &old["metadata"]));
+    match old {
+        Some(old) => errors.extend(metadata::validate_update(new_metadata, &old["metadata"])),
+        None if rule == NameRule::PathSegment => errors.extend(metadata::validate_name_length(new_metadata)),
+        None => {}
     }
     let more = kinds::validate(resource, part, object, old, &errors);
     errors.extend(more);
