@@ -72,7 +72,7 @@ pub(crate) async fn mutate(core: &Core, attributes: &Attributes<'_>, mut object:
     if !is_changed {
         return Ok(object);
     }
-    let patched = Patched { value: object, strict_errors: Vec::new(), quoted: None };
+    let patched = Patched::merged(object)?;
     Ok(Draft::from(patched).finish(attributes.request.expected(), FieldValidation::Ignore)?.object)
 }
 

@@ -7,6 +7,7 @@ mod authenticate;
 mod authorize;
 mod body;
 mod bootstrap;
+mod bounds;
 mod cel;
 mod convert;
 mod definitions;

@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 use setpoint_env::Env;
 use setpoint_kinds::FieldLabel;
 
+use crate::bounds;
+
 const METADATA: &[u8] = b"\"metadata\":{";
 
 /// The stored form of an object.
@@ -87,10 +89,17 @@ fn metadata_start(value: &[u8]) -> usize {
 
 /// A stored object as a value, with a resourceVersion.
 pub(crate) fn decode(value: &[u8], revision: u64) -> Value {
-    let mut object: Value =
-        serde_json::from_slice(value).expect("what was stored is JSON, since encode made it");
+    let mut object = parse(value);
     set_resource_version(&mut object, revision);
     object
+}
+
+/// The JSON of a stored object. What was stored deeper than objects may be now is cut.
+fn parse(value: &[u8]) -> Value {
+    serde_json::from_slice(value).unwrap_or_else(|_| {
+        tracing::warn!("a stored object is nested too deep; what is beyond the bound is read as null");
+        bounds::parse_cut(value).expect("what was stored is JSON, since encode made it")
+    })
 }
 
 /// Puts a resourceVersion into an object.
@@ -139,7 +148,7 @@ impl Attributes {
     /// The values of the fields that the kind can be selected by, in the order of `labels`.
     pub(crate) fn fields<'a>(&'a self, value: &[u8], labels: &[FieldLabel]) -> &'a [Box<str>] {
         self.fields.get_or_init(|| {
-            let object = serde_json::from_slice(value).expect("what was stored is JSON");
+            let object = parse(value);
             labels.iter().map(|label| label.value(&object).into()).collect()
         })
     }

@@ -10,7 +10,8 @@ use setpoint_kinds::{Type, UnknownField, Verb, conform, protobuf};
 
 use crate::authorize::Attributes;
 use crate::body;
-use crate::definitions::{self, Custom};
+use crate::bounds::{self, Bounded};
+use crate::definitions::{self, Custom, Undecodable};
 use crate::managed_fields;
 use crate::metadata;
 use crate::negotiate::{BodyFormat, Representation};
@@ -163,7 +164,7 @@ impl ResourceRequest {
 
     /// Reads the body as an object of the expected kind, with the fields that this kind has.
     pub(crate) fn decode(&self, expected: Expected<'_>, validation: FieldValidation) -> Result<Input> {
-        Draft::from(self.parse(expected.kind)?).finish(expected, validation)
+        Draft::decoded(self.parse(expected.kind)?)?.finish(expected, validation)
     }
 
     /// The same for options, which every group-version has under its own name.
@@ -176,7 +177,7 @@ impl ResourceRequest {
         if let Some(object) = decoded.value.as_object_mut() {
             object.remove("apiVersion");
         }
-        Ok(Draft::from(decoded).finish(expected, validation)?.object)
+        Ok(Draft::decoded(decoded)?.finish(expected, validation)?.object)
     }
 
     fn parse(&self, kind: &str) -> Result<body::Decoded> {
@@ -198,7 +199,7 @@ impl ResourceRequest {
 /// An object that has not been held against its kind yet.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    value: Value,
+    value: Bounded,
     /// What decoding found wrong with its fields, in the words of warnings.
     warnings: Vec<String>,
     /// The same in the words of strict validation.
@@ -207,19 +208,6 @@ pub(crate) struct Draft {
     is_patched: bool,
     /// How a patch is quoted if it is bad; otherwise the object that it makes is.
     quoted: Option<String>,
-}
-
-impl From<body::Decoded> for Draft {
-    fn from(decoded: body::Decoded) -> Draft {
-        let warnings = decoded.duplicates.iter().map(ToString::to_string).collect();
-        Draft {
-            warnings,
-            strict: decoded.strict_errors(),
-            value: decoded.value,
-            is_patched: false,
-            quoted: None,
-        }
-    }
 }
 
 impl From<Patched> for Draft {
@@ -235,13 +223,20 @@ impl From<Patched> for Draft {
 }
 
 impl Draft {
+    /// What a body says.
+    fn decoded(decoded: body::Decoded) -> Result<Draft> {
+        let warnings = decoded.duplicates.iter().map(ToString::to_string).collect();
+        let strict = decoded.strict_errors();
+        Ok(Draft { warnings, strict, value: Bounded::new(decoded.value)?, is_patched: false, quoted: None })
+    }
+
     /// Brings the object into the shape of its kind.
     pub(crate) fn finish(self, expected: Expected<'_>, validation: FieldValidation) -> Result<Input> {
         let ty = match expected.form {
             Form::Typed(ty) => ty,
             Form::Custom(custom) => return self.finish_custom(expected, custom, validation),
         };
-        let mut object = self.value;
+        let mut object = self.value.into_value();
         check_kind(&mut object, expected, ty)?;
         let version = expected.api_version.rsplit('/').next().unwrap_or_default();
         let kind = expected.kind;
@@ -268,6 +263,8 @@ impl Draft {
             (Some(before), None) => Status::bad_patch(&before.to_string(), why),
             (None, None) => refuse(&why),
         })?;
+        // A short text can stand for many fields with defaults.
+        bounds::check(&object)?;
         Ok(Input { object, warnings })
     }
 
@@ -279,7 +276,7 @@ impl Draft {
         custom: &Custom,
         validation: FieldValidation,
     ) -> Result<Input> {
-        let mut object = self.value;
+        let mut object = self.value.into_value();
         check_custom_kind(&object, expected)?;
         let (version, kind) = (&custom.version, expected.kind);
         let refuse = |why: &dyn std::fmt::Display| {
@@ -301,9 +298,10 @@ impl Draft {
         if reset.is_some() {
             managed_fields::set(&mut object, reset);
         }
-        let dropped = custom.decode(&mut object).map_err(|error| match &before {
-            Some(before) => Status::bad_patch(before, error.to_string()),
-            None => refuse(&error),
+        let dropped = custom.decode(&mut object).map_err(|error| match (error, &before) {
+            (Undecodable::Exceeded(exceeded), _) => exceeded.into(),
+            (Undecodable::Embedded(error), Some(before)) => Status::bad_patch(before, error.to_string()),
+            (Undecodable::Embedded(error), None) => refuse(&error),
         })?;
         let unknown = unknown.iter().map(|field| format!("metadata.{}", field.path)).chain(dropped);
         let unknown = unknown.map(|path| format!("unknown field {path:?}")).collect();
@@ -312,6 +310,8 @@ impl Draft {
             Some(before) => Status::bad_patch(before, why),
             None => refuse(&why),
         })?;
+        // A short text can stand for many fields with defaults.
+        bounds::check(&object)?;
         Ok(Input { object, warnings })
     }
 }

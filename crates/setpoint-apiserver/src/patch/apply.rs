@@ -9,7 +9,7 @@ use crate::status::{Result, Status};
 
 /// Reads what is applied, and what there is to warn of.
 pub(crate) fn decode(patch: &[u8], validation: FieldValidation) -> Result<(Value, Vec<String>)> {
-    let decoded = body::parse_yaml(patch).map_err(|why| malformed(&why))?;
+    let decoded = body::parse_yaml(patch).map_err(|bad| bad.status(malformed))?;
     if !decoded.value.is_object() {
         let found = body::go_type(&decoded.value);
         return Err(malformed(&format!(
