@@ -34,6 +34,7 @@ pub trait Later: Sized {
 }
 
 impl Later for Timestamp {
+    #[inline]
     fn later(self, by: Duration) -> Timestamp {
         let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
         self.checked_add(by).unwrap_or(Timestamp::MAX)
@@ -47,6 +48,7 @@ impl Later for Timestamp {
 
 /// A monotonic clock says nothing about the time before it started: the earliest moment is the moment itself.
 impl Later for Instant {
+    #[inline]
     fn later(self, by: Duration) -> Instant {
         self.checked_add(by).or_else(|| self.checked_add(NEVER)).unwrap_or(self)
     }

@@ -17,6 +17,9 @@
 //! # });
 //! ```
 
+// Operators of times panic when they overflow; clippy.toml says which types are meant.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod later;
 mod task;
 
@@ -102,7 +105,7 @@ impl Env {
     pub fn jitter(&self, base: Duration, factor: f64) -> Duration {
         // 53 random bits are as many as an f64 keeps exactly.
         let unit = (self.random() >> 11) as f64 / (1u64 << 53) as f64;
-        let more = base.as_secs_f64() * unit * factor.max(0.0);
+        let more = base.as_secs_f64() * (unit * factor.max(0.0));
         base.saturating_add(Duration::try_from_secs_f64(more).unwrap_or(Duration::MAX))
     }
 
