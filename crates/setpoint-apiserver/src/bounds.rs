@@ -11,13 +11,15 @@ use serde_json::{Map, Value};
 
 use crate::body::MAX_BODY;
 
-/// How deep arrays and objects may be nested in an object. (kube-apiserver: 10,000.)
-///
-/// `serde_json` reads 127 levels. `managedFields` repeat the object below `metadata.managedFields[].fieldsV1`, and a
-/// ConversionReview has its objects in `response.convertedObjects`: 120 + 4 + 3.
-pub(crate) const MAX_DEPTH: usize = 120;
-/// How many levels more `metadata` may have.
-const OWNERS_DEPTH: usize = 4;
+/// How deep arrays and objects may be nested in an object: 119 levels. (kube-apiserver: 10,000.) With its owners, and
+/// within a review, it can then still be read.
+pub(crate) const MAX_DEPTH: usize = READABLE - OWNERS_DEPTH - REVIEW_DEPTH;
+/// What `serde_json` reads, here and in most clients in Rust.
+const READABLE: usize = 127;
+/// `managedFields` repeat the object in `metadata.managedFields[].fieldsV1`, and have an object for each scalar.
+const OWNERS_DEPTH: usize = 5;
+/// A ConversionReview has its objects in `response.convertedObjects[]`.
+const REVIEW_DEPTH: usize = 3;
 /// How many values an object may have, each item and each field counted. A value takes up to 600 bytes of memory.
 pub(crate) const MAX_NODES: usize = 250_000;
 /// The largest object that is stored: whatever is read can be sent back, since a body may be a little larger.

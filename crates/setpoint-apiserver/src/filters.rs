@@ -66,6 +66,7 @@ pub(crate) async fn handle(core: &Arc<Core>, parts: Parts, body: RequestBody) ->
 /// Tells of a handler that panicked: the client, the log, and the audit log.
 async fn panicked(core: &Core, parts: &Parts, pending: Option<Pending>, text: &str) -> Response<Body> {
     tracing::error!(method = %parts.method, path = parts.uri.path(), panic = text, "a request handler panicked");
+    core.metrics.panicked();
     let status = Status::internal("the server panicked while it handled this request");
     if let (Some(audit), Some(mut pending)) = (&core.audit, pending) {
         pending.answered(status.code.as_u16(), Some(&format!("APIserver panic'd: {text}")));

@@ -66,6 +66,7 @@ struct Shared {
     watches: Box<[WatchCounts]>,
     reading: AtomicU64,
     mutating: AtomicU64,
+    panics: AtomicU64,
 }
 
 /// Where a request goes: group, version, resource, subresource.
@@ -127,6 +128,7 @@ impl Metrics {
                 watches: NAMES.watches.iter().map(|_| WatchCounts::default()).collect(),
                 reading: AtomicU64::default(),
                 mutating: AtomicU64::default(),
+                panics: AtomicU64::default(),
             }),
         }
     }
@@ -179,6 +181,11 @@ impl Metrics {
             counts.running.fetch_add(1, Relaxed);
         }
         watch
+    }
+
+    /// The handler of a request has panicked.
+    pub(crate) fn panicked(&self) {
+        self.shared.panics.fetch_add(1, Relaxed);
     }
 
     /// Answers `/metrics`.

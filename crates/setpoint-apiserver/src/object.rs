@@ -236,6 +236,23 @@ mod tests {
     }
 
     #[test]
+    fn an_object_that_an_older_server_stored_too_deep_can_be_read() {
+        let deep = format!(
+            r#"{{"apiVersion":"v1","kind":"X","metadata":{{"name":"a"}},"spec":{}{}}}"#,
+            "[".repeat(600),
+            "]".repeat(600)
+        );
+        let object = decode(deep.as_bytes(), 7);
+        assert_eq!((name(&object), &object["metadata"]["resourceVersion"]), ("a", &json!("7")));
+        let again = decode(&encode(&object), 8);
+        assert_eq!(again["spec"], object["spec"]);
+        let attributes = Attributes::default();
+        assert_eq!(attributes.label(deep.as_bytes(), "x"), None);
+        let labels = setpoint_kinds::table().resource("", "v1", "pods").unwrap().behavior().field_labels;
+        assert_eq!(attributes.fields(deep.as_bytes(), labels).len(), labels.len());
+    }
+
+    #[test]
     fn the_stored_form_does_not_depend_on_the_resource_version() {
         let with =
             json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "resourceVersion": "9"}});

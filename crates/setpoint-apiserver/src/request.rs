@@ -88,7 +88,7 @@ impl ResourceRequest {
                 protobuf::decode(&self.body).ok().map(|decoded| decoded.value)
             }
             media if media.contains("yaml") => body::parse_yaml(&self.body).ok().map(|decoded| decoded.value),
-            _ => serde_json::from_slice(&self.body).ok(),
+            _ => body::parse_json(&self.body).ok().map(|decoded| decoded.value),
         }
     }
 

@@ -17,6 +17,8 @@ use crate::status::{GroupResource, Result, Status};
 
 /// How many errors of an object are told.
 const MOST_ERRORS: usize = 1000;
+/// How much text of them: an error quotes the value that it is about.
+const MOST_TEXT: usize = 1 << 20;
 
 /// Which part of an object a request writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,9 +220,14 @@ pub(crate) fn validate(resource: &Resource, part: Part, object: &Value, old: Opt
         return Ok(());
     }
     // A hostile object can have a hundred thousand errors: each is told once, and not all of them.
-    let mut seen = BTreeSet::new();
-    let distinct: Vec<FieldError> =
-        errors.into_iter().filter(|error| seen.insert(error.to_string())).take(MOST_ERRORS).collect();
+    let (mut seen, mut length) = (BTreeSet::new(), 0);
+    let distinct = errors.into_iter().filter(|error| {
+        let is_told = length < MOST_TEXT;
+        let text = if is_told { error.to_string() } else { String::new() };
+        length += text.len();
+        is_told && seen.insert(text)
+    });
+    let distinct: Vec<FieldError> = distinct.take(MOST_ERRORS).collect();
     // Events of both APIs are those of the core one inside.
     let group = if resource.plural() == "events" { "" } else { resource.group() };
     let kind = GroupResource { group, resource: resource.kind() };

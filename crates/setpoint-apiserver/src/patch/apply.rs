@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::malformed;
 use crate::body;
+use crate::bounds::Bounded;
 use crate::options::FieldValidation;
 use crate::status::{Result, Status};
 
@@ -18,11 +19,12 @@ pub(crate) fn decode(patch: &[u8], validation: FieldValidation) -> Result<(Value
         )));
     }
     let problems = decoded.strict_errors();
+    let applied = Bounded::new(decoded.value)?.into_value();
     match validation {
         FieldValidation::Strict if !problems.is_empty() => {
             Err(Status::bad_request(format!("error strict decoding patch: {}", problems.join(", "))))
         }
-        FieldValidation::Warn => Ok((decoded.value, problems)),
-        _ => Ok((decoded.value, Vec::new())),
+        FieldValidation::Warn => Ok((applied, problems)),
+        _ => Ok((applied, Vec::new())),
     }
 }
