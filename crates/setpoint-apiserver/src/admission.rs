@@ -111,8 +111,7 @@ pub(crate) async fn mutate_virtual(core: &Core, attributes: &Attributes<'_>, obj
 
 /// What a webhook has made, in the form of its kind.
 fn formed(object: Value, expected: Expected<'_>) -> Result<Value> {
-    let patched = Patched { value: object, strict_errors: Vec::new(), quoted: None };
-    Ok(Draft::from(patched).finish(expected, FieldValidation::Ignore)?.object)
+    Ok(Draft::from(Patched::merged(object)?).finish(expected, FieldValidation::Ignore)?.object)
 }
 
 /// Asks the rights on signers, policies and webhooks whether an object may be written as it is now.

@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Map, Value};
 use setpoint_kinds::protobuf;
 
+use crate::bounds::Exceeded;
 use crate::status::{Result, Status};
 
 pub(crate) use json::parse as parse_json;
@@ -97,15 +98,37 @@ impl Decoded {
     }
 }
 
+/// Why a text was not decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Undecoded {
+    /// It is not JSON or YAML; what is wrong with it, in the words of Go's decoder.
+    #[error("{0}")]
+    Malformed(String),
+    /// It makes too much.
+    #[error(transparent)]
+    Exceeded(#[from] Exceeded),
+}
+
+impl Undecoded {
+    /// The answer to a request with such a body; `malformed` words it if the text itself is bad.
+    pub(crate) fn status(&self, malformed: impl FnOnce(&str) -> Status) -> Status {
+        match self {
+            Undecoded::Malformed(why) => malformed(why),
+            Undecoded::Exceeded(exceeded) => Status::exceeds(*exceeded),
+        }
+    }
+}
+
 /// Decodes an object in JSON that should be of the kind `expected`.
 pub(crate) fn decode_json(body: &[u8], expected: &str) -> Result<Decoded> {
-    let decoded = parse_json(body).map_err(|why| unrecognized(expected, &json_error(&why), body))?;
+    let decoded =
+        parse_json(body).map_err(|bad| bad.status(|why| unrecognized(expected, &json_error(why), body)))?;
     object(decoded, expected, body)
 }
 
 /// Decodes an object in YAML that should be of the kind `expected`.
 pub(crate) fn decode_yaml(body: &[u8], expected: &str) -> Result<Decoded> {
-    let decoded = parse_yaml(body).map_err(|why| unrecognized(expected, &why, body))?;
+    let decoded = parse_yaml(body).map_err(|bad| bad.status(|why| unrecognized(expected, why, body)))?;
     object(decoded, expected, body)
 }
 
@@ -259,7 +282,7 @@ mod tests {
         );
         assert_eq!(decode_json(b"null", "Pod").unwrap().value, json!({}));
         let deep = "[".repeat(200) + &"]".repeat(200);
-        assert_eq!(parse_json(deep.as_bytes()).unwrap_err(), "exceeded max depth");
+        assert_eq!(parse_json(deep.as_bytes()).unwrap_err().to_string(), "exceeded max depth");
     }
 
     #[track_caller]
@@ -319,7 +342,7 @@ mod tests {
     #[test]
     fn malformed_yaml_is_refused_with_its_line() {
         for text in ["a: b: c", "a: [", "a: *x", "null: x", "[a]: x", "a: .inf", "a: 1\nb: {"] {
-            let why = parse_yaml(text.as_bytes()).expect_err(text);
+            let why = parse_yaml(text.as_bytes()).expect_err(text).to_string();
             assert!(why.starts_with("yaml: "), "{why}");
         }
         let status = decode_yaml(b"a: 1\nb: c: d", "Pod").unwrap_err();

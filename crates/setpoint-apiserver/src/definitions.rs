@@ -30,7 +30,7 @@ use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, Record
 
 pub(crate) use acceptance::{Approval, approval, is_protected};
 pub(crate) use cleanup::mark;
-pub(crate) use custom::{Custom, PART_VERBS};
+pub(crate) use custom::{Custom, PART_VERBS, Undecodable};
 pub(crate) use served::Served;
 
 /// How long the background waits before it tries again what failed.

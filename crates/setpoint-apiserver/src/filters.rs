@@ -121,6 +121,7 @@ async fn panicked(
     in_protobuf: bool,
 ) -> Response<Body> {
     tracing::error!(method = %parts.method, path = parts.uri.path(), panic = text, "a request handler panicked");
+    core.metrics.panicked();
     let status = Status::internal("the server panicked while it handled this request");
     if let (Some(audit), Some(mut pending)) = (&core.audit, pending) {
         pending.answered(status.code.as_u16(), Some(&format!("APIserver panic'd: {text}")));

@@ -1,5 +1,8 @@
 //! A Kubernetes API server in one small process, or inside a test.
 
+// Operators of times panic when they overflow; clippy.toml says which types are meant.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod admission;
 mod answer;
 pub mod audit;
@@ -8,6 +11,7 @@ mod authorize;
 mod background;
 mod body;
 mod bootstrap;
+mod bounds;
 mod cel;
 mod contention;
 mod convert;

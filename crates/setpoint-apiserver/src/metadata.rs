@@ -10,6 +10,8 @@ use names::NameRule;
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 pub(crate) const MAX_FIELD_MANAGER: usize = 128;
 const MAX_SUBRESOURCE: usize = 256;
+/// How many controllers too many are told: each error quotes all owners.
+const MOST_CONTROLLERS: usize = 10;
 
 /// The rules that hold at all times. On an update, [`validate_update`] adds those about what may change.
 pub(crate) fn validate_create(metadata: &Value, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
@@ -25,6 +27,18 @@ pub(crate) fn validate_create(metadata: &Value, namespaced: bool, rule: NameRule
     errors.extend(validate_finalizers(&metadata["finalizers"], "metadata.finalizers"));
     errors.extend(validate_managed_fields(&metadata["managedFields"], "metadata.managedFields"));
     errors
+}
+
+/// The length of a new object's name, where the rule of its kind sets no limit.
+pub(crate) fn validate_name_length(metadata: &Value) -> Vec<FieldError> {
+    let check = |field: &'static str| {
+        let name = text(metadata, field);
+        // The whole name would be the longest part of the answer.
+        let shown = || format!("{}...", name.chars().take(64).collect::<String>());
+        names::over_long(name)
+            .map(|problem| FieldError::invalid(format!("metadata.{field}"), shown(), problem))
+    };
+    ["generateName", "name"].into_iter().filter_map(check).collect()
 }
 
 /// What an update must not change.
@@ -127,6 +141,7 @@ pub(crate) fn validate_annotations_size(annotations: &Value) -> bool {
 fn validate_owners(owners: &Value, field: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut controller: Option<String> = None;
+    let mut told = 0;
     for (i, owner) in items(owners).iter().enumerate() {
         errors.extend(validate_owner(owner, &format!("{field}[{i}]")));
         if owner["controller"] != true {
@@ -135,7 +150,9 @@ fn validate_owners(owners: &Value, field: &str) -> Vec<FieldError> {
         let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
         match &controller {
             None => controller = Some(this),
+            Some(_) if told == MOST_CONTROLLERS => {}
             Some(first) => {
+                told += 1;
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
                      and {this}"

@@ -77,6 +77,7 @@ struct Shared {
     lists: Box<[ListCounts]>,
     reading: AtomicU64,
     mutating: AtomicU64,
+    panics: AtomicU64,
 }
 
 /// Where a request goes: group, version, resource, subresource.
@@ -146,6 +147,7 @@ impl Metrics {
                 lists: NAMES.watches.iter().map(|_| ListCounts::default()).collect(),
                 reading: AtomicU64::default(),
                 mutating: AtomicU64::default(),
+                panics: AtomicU64::default(),
             }),
         }
     }
@@ -208,6 +210,11 @@ impl Metrics {
         counts.lists.fetch_add(1, Relaxed);
         counts.fetched.fetch_add(fetched as u64, Relaxed);
         counts.returned.fetch_add(returned as u64, Relaxed);
+    }
+
+    /// The handler of a request has panicked.
+    pub(crate) fn panicked(&self) {
+        self.shared.panics.fetch_add(1, Relaxed);
     }
 
     /// Answers `/metrics`.

@@ -15,6 +15,8 @@ use serde_json::{Map, Value};
 use setpoint_env::Env;
 use setpoint_kinds::FieldLabel;
 
+use crate::bounds;
+
 const METADATA: &[u8] = b"\"metadata\":{";
 
 /// The stored form of an object.
@@ -122,10 +124,17 @@ fn metadata_start(value: &[u8]) -> usize {
 
 /// A stored object as a value, with a resourceVersion.
 pub(crate) fn decode(value: &[u8], revision: u64) -> Value {
-    let mut object: Value =
-        serde_json::from_slice(value).expect("what was stored is JSON, since encode made it");
+    let mut object = parse(value);
     set_resource_version(&mut object, revision);
     object
+}
+
+/// The JSON of a stored object. What was stored deeper than objects may be now is cut.
+fn parse(value: &[u8]) -> Value {
+    serde_json::from_slice(value).unwrap_or_else(|_| {
+        tracing::warn!("a stored object is nested too deep; what is beyond the bound is read as null");
+        bounds::parse_cut(value).expect("what was stored is JSON, since encode made it")
+    })
 }
 
 /// Puts a resourceVersion into an object.
@@ -174,7 +183,7 @@ impl Attributes {
     /// The values of the fields that the kind can be selected by, in the order of `labels`.
     pub(crate) fn fields<'a>(&'a self, value: &[u8], labels: &[FieldLabel]) -> &'a [Box<str>] {
         self.fields.get_or_init(|| {
-            let object = serde_json::from_slice(value).expect("what was stored is JSON");
+            let object = parse(value);
             labels.iter().map(|label| label.value(&object).into()).collect()
         })
     }
@@ -272,6 +281,23 @@ mod tests {
         write(&record.value, record.revision, &mut sent);
         assert_eq!(serde_json::from_slice::<Value>(&sent).unwrap(), expected);
         assert_eq!(decode(&record.value, record.revision), expected);
+    }
+
+    #[test]
+    fn an_object_that_an_older_server_stored_too_deep_can_be_read() {
+        let deep = format!(
+            r#"{{"apiVersion":"v1","kind":"X","metadata":{{"name":"a"}},"spec":{}{}}}"#,
+            "[".repeat(600),
+            "]".repeat(600)
+        );
+        let object = decode(deep.as_bytes(), 7);
+        assert_eq!((name(&object), &object["metadata"]["resourceVersion"]), ("a", &json!("7")));
+        let again = decode(&encode(&object), 8);
+        assert_eq!(again["spec"], object["spec"]);
+        let attributes = Attributes::default();
+        assert_eq!(attributes.label(deep.as_bytes(), "x"), None);
+        let labels = setpoint_kinds::table().resource("", "v1", "pods").unwrap().behavior().field_labels;
+        assert_eq!(attributes.fields(deep.as_bytes(), labels).len(), labels.len());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod strategic;
 use serde_json::Value;
 use setpoint_kinds::Type;
 
+use crate::bounds::Bounded;
 use crate::request::ResourceRequest;
 use crate::status::{Result, Status};
 
@@ -77,11 +78,23 @@ impl PatchType {
 /// A patched object, not yet checked in any way.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Patched {
-    pub(crate) value: Value,
+    pub(crate) value: Bounded,
     /// What `fieldValidation` warns of or refuses: duplicate and unknown fields of the patch itself.
     pub(crate) strict_errors: Vec<String>,
     /// How kube-apiserver quotes a strategic patch that makes no good object; it quotes the outcome of others.
     pub(crate) quoted: Option<String>,
+}
+
+impl Patched {
+    /// What a patch has made, if it is not too large.
+    fn new(value: Value, strict_errors: Vec<String>, quoted: Option<String>) -> Result<Patched> {
+        Ok(Patched { value: Bounded::new(value)?, strict_errors, quoted })
+    }
+
+    /// What webhooks or server-side apply have made.
+    pub(crate) fn merged(value: Value) -> Result<Patched> {
+        Patched::new(value, Vec::new(), None)
+    }
 }
 
 /// Applies a patch to `current`, an object of type `ty` (if it has one), which is left as it is.
@@ -101,7 +114,7 @@ pub(crate) fn apply(
 
 /// Applies a JSON patch to `current`, which is left as it is.
 pub(crate) fn apply_json(current: &Value, patch: &[u8]) -> Result<Value> {
-    Ok(json::apply(current, patch)?.value)
+    Ok(json::apply(current, patch)?.value.into_value())
 }
 
 /// 400: the body is not a patch.

@@ -273,12 +273,16 @@ impl Identity {
 }
 
 /// What all certificates have in common.
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "the crate's times have no other addition, and ours are short"
+)]
 fn params(env: &Env, life: Duration) -> CertificateParams {
     let mut params = CertificateParams::default();
     let now = env.now().as_second().try_into().map_or(Duration::ZERO, Duration::from_secs);
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     params.not_before = epoch + now.saturating_sub(CLOCK_SKEW);
-    params.not_after = epoch + now + life;
+    params.not_after = epoch + now.saturating_add(life);
     params.serial_number = Some(serial_number(env));
     params
 }

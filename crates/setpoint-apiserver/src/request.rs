@@ -12,8 +12,9 @@ use setpoint_kinds::{Type, UnknownField, Verb, conform, protobuf};
 
 use crate::authorize::Attributes;
 use crate::body;
+use crate::bounds::{self, Bounded};
 use crate::contention::Deadline;
-use crate::definitions::{self, Custom};
+use crate::definitions::{self, Custom, Undecodable};
 use crate::managed_fields;
 use crate::metadata;
 use crate::negotiate::{BodyFormat, Representation};
@@ -94,7 +95,7 @@ impl ResourceRequest {
                 protobuf::decode(&self.body).ok().map(|decoded| decoded.value)
             }
             media if media.contains("yaml") => body::parse_yaml(&self.body).ok().map(|decoded| decoded.value),
-            _ => serde_json::from_slice(&self.body).ok(),
+            _ => body::parse_json(&self.body).ok().map(|decoded| decoded.value),
         }
     }
 
@@ -197,26 +198,24 @@ impl ResourceRequest {
         validation: FieldValidation,
     ) -> Result<Value> {
         let mut draft = self.parse(expected.kind)?;
-        if let Some(object) = draft.value.as_object_mut() {
-            object.remove("apiVersion");
-        }
+        draft.value.remove("apiVersion");
         Ok(draft.finish(expected, validation)?.object)
     }
 
     fn parse(&self, kind: &str) -> Result<Draft> {
         match BodyFormat::of(self.content_type.as_deref())? {
             BodyFormat::Json => {
-                let draft = Draft::from(body::decode_json(&self.body, kind)?);
+                let draft = Draft::decoded(body::decode_json(&self.body, kind)?)?;
                 Ok(Draft { text: Some(self.body.clone()), ..draft })
             }
-            BodyFormat::Yaml => body::decode_yaml(&self.body, kind).map(Draft::from),
+            BodyFormat::Yaml => Draft::decoded(body::decode_yaml(&self.body, kind)?),
             BodyFormat::Protobuf if self.resource.definition().is_some() => {
                 Err(Status::unsupported_media_type(&["application/json", "application/yaml"]))
             }
             BodyFormat::Protobuf => {
                 let decoded = protobuf::decode(&self.body)
                     .map_err(|error| body::unrecognized(kind, &error.to_string(), &self.body))?;
-                Ok(Draft::from(body::Decoded { value: decoded.value, duplicates: Vec::new() }))
+                Draft::decoded(body::Decoded { value: decoded.value, duplicates: Vec::new() })
             }
         }
     }
@@ -225,7 +224,7 @@ impl ResourceRequest {
 /// An object that has not been held against its kind yet.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    value: Value,
+    value: Bounded,
     /// What decoding found wrong with its fields, in the words of warnings.
     warnings: Vec<String>,
     /// The same in the words of strict validation.
@@ -236,20 +235,6 @@ pub(crate) struct Draft {
     is_patched: bool,
     /// How a patch is quoted if it is bad; otherwise the object that it makes is.
     quoted: Option<String>,
-}
-
-impl From<body::Decoded> for Draft {
-    fn from(decoded: body::Decoded) -> Draft {
-        let warnings = decoded.duplicates.iter().map(ToString::to_string).collect();
-        Draft {
-            warnings,
-            strict: decoded.strict_errors(),
-            value: decoded.value,
-            text: None,
-            is_patched: false,
-            quoted: None,
-        }
-    }
 }
 
 impl From<Patched> for Draft {
@@ -266,13 +251,21 @@ impl From<Patched> for Draft {
 }
 
 impl Draft {
+    /// What a body says.
+    fn decoded(decoded: body::Decoded) -> Result<Draft> {
+        let warnings = decoded.duplicates.iter().map(ToString::to_string).collect();
+        let strict = decoded.strict_errors();
+        let value = Bounded::new(decoded.value)?;
+        Ok(Draft { warnings, strict, value, text: None, is_patched: false, quoted: None })
+    }
+
     /// Brings the object into the shape of its kind.
     pub(crate) fn finish(self, expected: Expected<'_>, validation: FieldValidation) -> Result<Input> {
         let ty = match expected.form {
             Form::Typed(ty) => ty,
             Form::Custom(custom) => return self.finish_custom(expected, custom, validation),
         };
-        let mut object = self.value;
+        let mut object = self.value.into_value();
         check_kind(&mut object, expected, ty)?;
         let version = expected.api_version.rsplit('/').next().unwrap_or_default();
         let kind = expected.kind;
@@ -312,6 +305,8 @@ impl Draft {
             (Some(before), None) => Status::bad_patch(&before.to_string(), why),
             (None, None) => refuse(&why),
         })?;
+        // A short text can stand for many fields with defaults.
+        bounds::check(&object)?;
         Ok(Input { object, warnings })
     }
 
@@ -323,7 +318,7 @@ impl Draft {
         custom: &Custom,
         validation: FieldValidation,
     ) -> Result<Input> {
-        let mut object = self.value;
+        let mut object = self.value.into_value();
         check_custom_kind(&object, expected)?;
         let (version, kind) = (&custom.version, expected.kind);
         let refuse = |why: &dyn std::fmt::Display| {
@@ -345,9 +340,10 @@ impl Draft {
         if reset.is_some() {
             managed_fields::set(&mut object, reset);
         }
-        let dropped = custom.decode(&mut object).map_err(|error| match &before {
-            Some(before) => Status::bad_patch(before, error.to_string()),
-            None => refuse(&error),
+        let dropped = custom.decode(&mut object).map_err(|error| match (error, &before) {
+            (Undecodable::Exceeded(exceeded), _) => exceeded.into(),
+            (Undecodable::Embedded(error), Some(before)) => Status::bad_patch(before, error.to_string()),
+            (Undecodable::Embedded(error), None) => refuse(&error),
         })?;
         let unknown = unknown.iter().map(|field| format!("metadata.{}", field.path)).chain(dropped);
         let unknown = unknown.map(|path| format!("unknown field {path:?}")).collect();
@@ -356,6 +352,8 @@ impl Draft {
             Some(before) => Status::bad_patch(before, why),
             None => refuse(&why),
         })?;
+        // A short text can stand for many fields with defaults.
+        bounds::check(&object)?;
         Ok(Input { object, warnings })
     }
 }

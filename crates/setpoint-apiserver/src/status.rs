@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
+use crate::bounds::Exceeded;
 use crate::field_error::FieldError;
 use crate::storage::{NotStored, ReadError};
 
@@ -257,6 +258,12 @@ impl Status {
         Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
+    /// 413: what the request makes is beyond a bound.
+    pub(crate) fn exceeds(exceeded: Exceeded) -> Status {
+        let message = format!("Request entity too large: {exceeded}");
+        Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
     /// 415: the body is in a format that this request cannot have.
     pub(crate) fn unsupported_media_type(accepted: &[&str]) -> Status {
         let message = format!(
@@ -393,6 +400,12 @@ impl From<ReadError> for Status {
             }
             ReadError::Future { asked, current } => Status::version_too_large(asked, current),
         }
+    }
+}
+
+impl From<Exceeded> for Status {
+    fn from(exceeded: Exceeded) -> Status {
+        Status::exceeds(exceeded)
     }
 }
 

@@ -22,6 +22,8 @@ use crate::status::{GroupResource, Result, Status};
 
 /// How many errors of an object are told.
 const MOST_ERRORS: usize = 1000;
+/// How much text of them: an error quotes the value that it is about.
+const MOST_TEXT: usize = 1 << 20;
 
 /// Which part of an object a request writes. What each part takes is in the table of [`subresources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +113,7 @@ pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: 
 pub(crate) fn bump_generation(object: &mut Value) {
     let metadata = metadata_mut(object);
     if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
-        metadata.insert("generation".into(), (generation + 1).into());
+        metadata.insert("generation".into(), generation.saturating_add(1).into());
     }
 }
 
@@ -135,8 +137,10 @@ pub(crate) fn validate(resource: &Resource, part: Part, object: &Value, old: Opt
     // The name of what is stored was checked when it was created, perhaps by older rules.
     let rule = if old.is_some() { NameRule::PathSegment } else { name_rule(resource.behavior().name) };
     let mut errors = metadata::validate_create(new_metadata, resource.is_namespaced(), rule);
-    if let Some(old) = old {
-        errors.extend(metadata::validate_update(new_metadata, &old["metadata"]));
+    match old {
+        Some(old) => errors.extend(metadata::validate_update(new_metadata, &old["metadata"])),
+        None if rule == NameRule::PathSegment => errors.extend(metadata::validate_name_length(new_metadata)),
+        None => {}
     }
     let more = kinds::validate(resource, part, object, old, &errors);
     errors.extend(more);
@@ -144,9 +148,14 @@ pub(crate) fn validate(resource: &Resource, part: Part, object: &Value, old: Opt
         return Ok(());
     }
     // A hostile object can have a hundred thousand errors: each is told once, and not all of them.
-    let mut seen = BTreeSet::new();
-    let distinct: Vec<FieldError> =
-        errors.into_iter().filter(|error| seen.insert(error.to_string())).take(MOST_ERRORS).collect();
+    let (mut seen, mut length) = (BTreeSet::new(), 0);
+    let distinct = errors.into_iter().filter(|error| {
+        let is_told = length < MOST_TEXT;
+        let text = if is_told { error.to_string() } else { String::new() };
+        length += text.len();
+        is_told && seen.insert(text)
+    });
+    let distinct: Vec<FieldError> = distinct.take(MOST_ERRORS).collect();
     // Events of both APIs are those of the core one inside.
     let group = if resource.plural() == "events" { "" } else { resource.group() };
     let kind = GroupResource { group, resource: resource.kind() };

@@ -83,7 +83,7 @@ impl Demo {
         steps::wait_for_nodes(&observer, NODES).await?;
         screen.title(&format!(
             "An API server, {NODES} nodes, the built-in controllers and the Foo controller are up after {} ms.",
-            (env.instant() - started).as_millis()
+            env.instant().saturating_duration_since(started).as_millis()
         ));
 
         let mut steps = Steps::new(you, observer, notices, screen, env.clone());
@@ -91,7 +91,7 @@ impl Demo {
             outcome = steps.run() => outcome,
             _ = signals.next() => bail!("stopped before the end"),
         };
-        steps.summary(&requests, env.instant() - started);
+        steps.summary(&requests, env.instant().saturating_duration_since(started));
         outcome?;
         if self.keep {
             keep(&server, env, &mut signals, steps.screen()).await?;

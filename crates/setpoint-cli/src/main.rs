@@ -1,5 +1,8 @@
 //! The command `setpoint`.
 
+// Operators of times panic when they overflow; clippy.toml says which types are meant.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod cluster;
 mod demo;
 mod r#gen;

@@ -145,7 +145,7 @@ impl Up {
         });
         // The listener is open and the server has its first objects: whoever connects now is answered.
         kubeconfig.write(&path).map_err(with_advice)?;
-        self.announce(&url, &path, env.instant() - started);
+        self.announce(&url, &path, env.instant().saturating_duration_since(started));
         let cluster = (!self.no_controllers).then(|| {
             let cluster = Cluster::builder(server.client()).env(env.clone());
             self.parts.set(controllers, cluster.root_ca(authority.certificate_pem())).start()

@@ -5,6 +5,7 @@ mod schedule;
 mod timing;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
@@ -14,6 +15,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Resource, ResourceExt};
 use setpoint::owner::{controller_reference, is_controlled_by};
 use setpoint::{Action, Context, Controller, Event, ObjectKey, ReconcileError, SharedInformerFactory};
+use setpoint_env::Later;
 
 use self::schedule::Schedule;
 use crate::replica_set::CATCH_UP_LIMIT;
@@ -117,8 +119,9 @@ impl Turn<'_> {
     /// Whether a Job may be started for this time, or has been.
     fn may_start(&self, at: Timestamp) -> bool {
         let spec = &self.cron_job.spec;
-        let deadline = spec.starting_deadline_seconds.map(SignedDuration::from_secs);
-        if deadline.is_some_and(|deadline| at + deadline < self.now) {
+        let deadline =
+            spec.starting_deadline_seconds.map(|seconds| Duration::from_secs(seconds.max(0).unsigned_abs()));
+        if deadline.is_some_and(|deadline| at.later(deadline) < self.now) {
             let at = at.to_zoned(TimeZone::UTC).strftime("%a, %d %b %Y %H:%M:%S %z").to_string();
             let note = format!("Missed scheduled time to start a job: {at}");
             self.event(Event::warning("MissSchedule", note));

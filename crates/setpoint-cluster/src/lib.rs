@@ -17,6 +17,9 @@
 //! # }).unwrap();
 //! ```
 
+// Operators of times panic when they overflow; clippy.toml says which types are meant.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod caches;
 mod cluster;
 mod controllers;

@@ -88,7 +88,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     if status_of(&node, "Ready").is_some_and(|status| status != "True") {
         mark_pods(&cx, &watch.pods, &node).await?;
     }
-    Ok(if silent < GRACE { Action::requeue_after(GRACE - silent) } else { Action::done() })
+    Ok(if silent < GRACE { Action::requeue_after(GRACE.saturating_sub(silent)) } else { Action::done() })
 }
 
 impl Watch {

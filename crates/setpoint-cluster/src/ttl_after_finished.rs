@@ -42,5 +42,5 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
 fn time_left(job: &Job, cx: &Context) -> Option<SignedDuration> {
     let seconds = job.spec.as_ref()?.ttl_seconds_after_finished?;
     let ended = job::finished(job)?.last_transition_time.as_ref()?.0;
-    Some(SignedDuration::from_secs(seconds.into()) - cx.env().now().duration_since(ended))
+    Some(SignedDuration::from_secs(seconds.into()).saturating_sub(cx.env().now().duration_since(ended)))
 }

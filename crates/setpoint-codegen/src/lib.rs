@@ -8,6 +8,9 @@
 //! | a controller's builder, an audit log | roles | [`Manifests`], [`Rules`] |
 //! | a name | a project | [`Project`] |
 
+// Operators of times panic when they overflow; clippy.toml says which types are meant.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod client;
 pub mod crd;
 mod definition;

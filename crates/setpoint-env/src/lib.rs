@@ -17,6 +17,10 @@
 //! # });
 //! ```
 
+// Operators of times panic when they overflow; clippy.toml says which types are meant.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+mod later;
 mod task;
 
 use std::ops::RangeInclusive;
@@ -24,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+pub use later::Later;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
@@ -76,7 +81,7 @@ impl Env {
     pub fn now(&self) -> Timestamp {
         match self.inner.clock {
             Clock::System => Timestamp::now(),
-            Clock::Virtual { origin } => EPOCH + origin.elapsed(),
+            Clock::Virtual { origin } => EPOCH.later(origin.elapsed()),
         }
     }
 
@@ -100,7 +105,8 @@ impl Env {
     pub fn jitter(&self, base: Duration, factor: f64) -> Duration {
         // 53 random bits are as many as an f64 keeps exactly.
         let unit = (self.random() >> 11) as f64 / (1u64 << 53) as f64;
-        base + base.mul_f64(unit * factor.max(0.0))
+        let more = base.as_secs_f64() * (unit * factor.max(0.0));
+        base.saturating_add(Duration::try_from_secs_f64(more).unwrap_or(Duration::MAX))
     }
 
     /// Fills `bytes` with random bytes.

@@ -38,6 +38,9 @@
 //! assert!(pods.behavior().field_label("spec.nodeName").is_some());
 //! ```
 
+// Operators of times panic when they overflow; clippy.toml says which types are meant.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod base64;
 mod behavior;
 mod conform;

@@ -39,6 +39,8 @@ pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// How deep messages may nest: half of what JSON may, since a message in a map or list is two levels of JSON. Twice as
 /// deep, a schema within schemas takes more stack than a thread has in a debug build.
 const MAX_DEPTH: usize = 64;
+/// How many messages an object may be made of.
+const MAX_MESSAGES: usize = 100_000;
 
 /// An object decoded from a body.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,6 +102,9 @@ pub enum DecodeError {
     /// Messages nest too deep.
     #[error("messages nest deeper than {MAX_DEPTH} levels")]
     Depth,
+    /// The object is made of too many messages.
+    #[error("an object may be made of {MAX_MESSAGES} messages, and this one has more")]
+    Messages,
     /// The fields do not come as Go writes them: in the order of their numbers, all items of a list together.
     #[error("the fields are not in order")]
     Order,

@@ -64,6 +64,9 @@
 //! Time, randomness and the order of tasks follow the seed as long as the code under test takes them from
 //! tokio's clock and from [`World::env`], iterates over ordered maps, and writes `biased` into its selects.
 
+// Operators of times panic when they overflow; clippy.toml says which types are meant.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod connection_error;
 mod determinism;
 mod faults;

@@ -170,7 +170,8 @@ impl LeaderElection {
     pub fn check_health(&self, tolerance: Duration) -> Result<(), Stuck> {
         let LeaderElection { config, clock, status, .. } = self;
         let status = status.borrow();
-        let expired = status.renewed.filter(|_| status.is_leader).map(|renewed| renewed + config.lease);
+        let expired =
+            status.renewed.filter(|_| status.is_leader).map(|renewed| renewed.saturating_add(config.lease));
         match expired.and_then(|expired| clock.now().checked_sub(expired)) {
             Some(ago) if ago > tolerance => Err(Stuck { lease: config.to_string(), ago }),
             _ => Ok(()),

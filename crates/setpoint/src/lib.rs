@@ -150,6 +150,9 @@
 //! refuses any. What takes more away says so in its type: [`InformerBuilder::trim`] caches [`Trimmed<K>`],
 //! [`InformerBuilder::transform`] a type of your own; neither can be handed to an `Api` by mistake.
 
+// Operators of times panic when they overflow; clippy.toml says which types are meant.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 pub mod client;
 pub mod conditions;
 pub mod controller;

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 pub use item::{Get, Item};
 pub use limiter::{FastSlow, ItemExponential, MaxOf, RateLimiter, TokenBucket, WithMaxWait, default_limiter};
+use setpoint_env::Later;
 use tokio::time::Instant;
 
 use self::item::Drain;
@@ -236,7 +237,7 @@ impl<K: Eq + Hash + Clone> Prioritized<'_, K> {
         if delay.is_zero() {
             return self.add(key);
         }
-        self.queue.inner.shared.add_at(key, self.priority, after(Instant::now(), delay));
+        self.queue.inner.shared.add_at(key, self.priority, Instant::now().later(delay));
     }
 
     /// As [`WorkQueue::add_rate_limited`].
@@ -252,12 +253,6 @@ impl<K: Eq + Hash + Clone> Prioritized<'_, K> {
         let delay = limiter.when(&key);
         self.add_after(key, delay);
     }
-}
-
-/// `now + delay`, or a century from now if the clock does not reach that far.
-fn after(now: Instant, delay: Duration) -> Instant {
-    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-    now + delay.min(CENTURY)
 }
 
 impl<K> Inner<K> {

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{Decoded, Duplicate, MAX_DUPLICATES, syntax};
+use super::{Decoded, Duplicate, MAX_DUPLICATES, Undecoded, syntax};
+use crate::bounds::Meter;
 
 /// How deep arrays and objects may be nested: `serde_json`'s limit. (kube-apiserver: 10,000.)
 pub(super) const MAX_DEPTH: usize = 127;
@@ -15,17 +16,22 @@ pub(super) const MAX_DEPTH: usize = 127;
 const MAX_SPELLED: usize = 4 * super::MAX_BODY;
 
 /// Parses one JSON text. The error says what is wrong with it, in the words of Go's decoder.
-pub(crate) fn parse(text: &[u8]) -> Result<Decoded, String> {
+pub(crate) fn parse(text: &[u8]) -> Result<Decoded, Undecoded> {
     // Go's decoder replaces what is not UTF-8 instead of refusing it.
     let text: Cow<'_, str> = String::from_utf8_lossy(text);
     let duplicates = RefCell::new(Vec::new());
     let mut deserializer = serde_json::Deserializer::from_str(&text);
-    let spelled = Cell::new(0);
-    let root = Node { path: &Path::Root, duplicates: &duplicates, spelled: &spelled };
+    let (spelled, meter) = (Cell::new(0), Meter::new());
+    let root = Node { path: &Path::Root, duplicates: &duplicates, spelled: &spelled, meter: &meter };
     let parsed = root.deserialize(&mut deserializer);
     match parsed.and_then(|value| deserializer.end().map(|()| value)) {
         Ok(value) => Ok(Decoded { value, duplicates: duplicates.into_inner() }),
-        Err(error) => Err(syntax::explain(text.as_bytes()).unwrap_or_else(|| error.to_string())),
+        Err(error) => Err(match meter.exceeded() {
+            Some(exceeded) => exceeded.into(),
+            None => {
+                Undecoded::Malformed(syntax::explain(text.as_bytes()).unwrap_or_else(|| error.to_string()))
+            }
+        }),
     }
 }
 
@@ -65,6 +71,7 @@ struct Node<'a> {
     path: &'a Path<'a>,
     duplicates: &'a RefCell<Vec<Duplicate>>,
     spelled: &'a Cell<usize>,
+    meter: &'a Meter,
 }
 
 impl Node<'_> {
@@ -85,6 +92,8 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     type Value = Value;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        // The text is bounded, and no value of JSON is larger than its text.
+        self.meter.value().map_err(D::Error::custom)?;
         deserializer.deserialize_any(self)
     }
 }

@@ -8,14 +8,15 @@ use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned};
 
-use super::{Decoded, Duplicate, MAX_DUPLICATES, json};
+use super::{Decoded, Duplicate, MAX_DUPLICATES, Undecoded, json};
+use crate::bounds::{MAX_NODES, Meter};
 
 /// How deep sequences and mappings may be nested. A level takes 3 KiB of stack, in a debug build 20 KiB: mind the
 /// 2 MiB that a thread has.
 const MAX_DEPTH: usize = 48;
 
 /// Parses the first document of a YAML text. The error says what is wrong with it.
-pub(crate) fn parse(text: &[u8]) -> Result<Decoded, String> {
+pub(crate) fn parse(text: &[u8]) -> Result<Decoded, Undecoded> {
     // kubectl sends JSON as YAML (server-side apply): read it the fast way, unless duplicates ask for line numbers.
     if text.trim_ascii_start().starts_with(b"{")
         && let Ok(decoded) = json::parse(text)
@@ -23,15 +24,17 @@ pub(crate) fn parse(text: &[u8]) -> Result<Decoded, String> {
     {
         return Ok(decoded);
     }
-    let text = std::str::from_utf8(text).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
+    let text = std::str::from_utf8(text)
+        .map_err(|_| Undecoded::Malformed("yaml: invalid leading UTF-8 octet".to_owned()))?;
     let text = first_document(text);
     let duplicates = RefCell::new(Vec::new());
+    let meter = Meter::new();
     let parsed = serde_saphyr::with_deserializer_from_str_with_options(text, options(), |deserializer| {
-        Node { duplicates: &duplicates }.deserialize(deserializer)
+        Node { duplicates: &duplicates, meter: &meter }.deserialize(deserializer)
     });
     match parsed {
         Ok(value) => Ok(Decoded { value, duplicates: duplicates.into_inner() }),
-        Err(error) => Err(explain(&error)),
+        Err(error) => Err(meter.exceeded().map_or_else(|| Undecoded::Malformed(explain(&error)), Into::into)),
     }
 }
 
@@ -57,7 +60,7 @@ fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
-            max_nodes: 250_000,
+            max_nodes: MAX_NODES,
             max_events: 1_000_000,
             max_aliases: 10_000,
             max_anchors: 10_000,
@@ -84,12 +87,14 @@ fn explain(error: &serde_saphyr::Error) -> String {
 #[derive(Clone, Copy)]
 struct Node<'a> {
     duplicates: &'a RefCell<Vec<Duplicate>>,
+    meter: &'a Meter,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
     type Value = Value;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.meter.value().map_err(D::Error::custom)?;
         deserializer.deserialize_any(self)
     }
 }
@@ -123,11 +128,14 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(Value::Number(number))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
+        // An alias repeats a text of any length with two letters.
+        self.meter.text(value.len()).map_err(E::custom)?;
         Ok(Value::from(value))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+    fn visit_string<E: serde::de::Error>(self, value: String) -> Result<Value, E> {
+        self.meter.text(value.len()).map_err(E::custom)?;
         Ok(Value::String(value))
     }
 
@@ -163,7 +171,7 @@ struct Key(String);
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
         let duplicates = RefCell::new(Vec::new());
-        match (Node { duplicates: &duplicates }).deserialize(deserializer)? {
+        match (Node { duplicates: &duplicates, meter: &Meter::new() }).deserialize(deserializer)? {
             Value::String(key) => Ok(Key(key)),
             Value::Bool(key) => Ok(Key(key.to_string())),
             Value::Number(key) => Ok(Key(key.to_string())),

@@ -240,6 +240,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
+    #[expect(clippy::arithmetic_side_effects, reason = "these operators return an error when they overflow")]
     fn binary(&mut self, operator: Binary, a: &'a Node, b: &'a Node) -> Evaluated {
         // The result of a fold is moved out, so that it can grow in place.
         let left = match a {
@@ -276,6 +277,7 @@ impl<'a> Evaluator<'a> {
         )
     }
 
+    #[expect(clippy::arithmetic_side_effects, reason = "this operator returns an error when it overflows")]
     fn add(&mut self, left: Value, right: Value) -> Evaluated {
         match (left, right) {
             (Value::List(mut left), Value::List(right)) => {

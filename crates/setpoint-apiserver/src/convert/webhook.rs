@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::answer::Payload;
+use crate::bounds::Bounded;
 use crate::object;
 use crate::resource::Resource;
 use crate::server::Core;
@@ -131,7 +132,9 @@ async fn convert(
     }
     for (index, (at, object)) in others.into_iter().zip(converted).enumerate() {
         let object = check(&objects[at], object, wanted);
-        objects[at] = object.map_err(|wrong| wrong.told(&name, is_list.then_some(index)))?;
+        let object = object.map_err(|wrong| wrong.told(&name, is_list.then_some(index)))?;
+        let bounded = Bounded::new(object).map_err(|exceeded| failed(&exceeded))?;
+        objects[at] = bounded.into_value();
     }
     Ok(objects)
 }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::column::Column;
 use super::json_path::JsonPath;
+use crate::bounds::{Exceeded, Room};
 use crate::field_error::FieldError;
 use crate::object;
 use crate::resource::Resource;
@@ -20,6 +21,27 @@ pub(crate) const VERBS: [&str; 8] =
 pub(crate) const TERMINATING_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 /// The verbs of its subresources.
 pub(crate) const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
+
+/// Why an object that a client has sent cannot be brought into shape.
+#[derive(Debug)]
+pub(crate) enum Undecodable {
+    /// A resource in it can be none.
+    Embedded(FieldError),
+    /// With its defaults it would be too large.
+    Exceeded(Exceeded),
+}
+
+impl From<FieldError> for Undecodable {
+    fn from(error: FieldError) -> Undecodable {
+        Undecodable::Embedded(error)
+    }
+}
+
+impl From<Exceeded> for Undecodable {
+    fn from(exceeded: Exceeded) -> Undecodable {
+        Undecodable::Exceeded(exceeded)
+    }
+}
 
 /// What a definition says about one of its versions.
 #[derive(Debug)]
@@ -81,12 +103,12 @@ impl Scale {
 impl Custom {
     /// Brings an object that a client has sent into shape; the paths of the fields that are dropped. An error is a
     /// resource in it that can be none.
-    pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, FieldError> {
+    pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, Undecodable> {
         let Some(schema) = &self.schema else { return Ok(Vec::new()) };
         let mut dropped = schema.prune(object);
         schema.prune_nulls(object);
         dropped.extend(schema.coerce(object)?);
-        schema.default(object);
+        schema.default(object, &mut Room::default())?;
         Ok(dropped)
     }
 
@@ -96,7 +118,10 @@ impl Custom {
             let Some(schema) = &self.schema else { return };
             schema.prune(object);
             schema.prune_nulls(object);
-            schema.default(object);
+            if let Err(exceeded) = schema.default(object, &mut Room::default()) {
+                // It can still be read, and its owner can shorten it.
+                tracing::warn!(kind = %self.kind, %exceeded, "not all defaults of a stored object were filled in");
+            }
         }
     }
 

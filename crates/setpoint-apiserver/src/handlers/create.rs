@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::Value;
+use setpoint_env::Later;
 use setpoint_kinds::Verb;
 
 use super::get::read;
@@ -12,6 +13,7 @@ use super::update::{Ownership, now};
 use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
 use crate::authorize;
+use crate::bounds;
 use crate::convert;
 use crate::definitions::Custom;
 use crate::kinds::{self, allocation};
@@ -166,6 +168,8 @@ async fn store(
     let key = resource.key(namespace.as_deref(), object::name(&object));
     let has_version = version_of(&object).is_some_and(|version| version != 0);
     let stored = convert::webhook::to_stored(core, resource, object).await?;
+    let value: Bytes = object::encode(&stored);
+    bounds::check_stored(&value, None)?;
     if options.dry_run {
         return match read(core, &key).await? {
             // What conversion drops is not stored, so it is not answered either.
@@ -177,8 +181,7 @@ async fn store(
     if has_version && attributes.request.verb == Verb::Create {
         return Err(Status::version_of_new());
     }
-    let value: Bytes = object::encode(&stored);
-    let expires = resource.behavior().ttl.map(|ttl| core.env.now() + ttl);
+    let expires = resource.behavior().ttl.map(|ttl| core.env.now().later(ttl));
     let change = Change { key, expect: Expect::Absent, action: Action::Put { value, expires } };
     Ok(match core.storage.commit(change).await {
         Ok(record) => Ok(Payload::Stored(record)),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::Response;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use setpoint_env::Later;
 
 use super::get::{self, find};
 use super::{list, update};
@@ -215,7 +216,7 @@ fn mark(core: &Core, resource: &Resource, old: &Value, options: &DeleteOptions) 
         return object;
     }
     let grace = grace_period(resource, old, options);
-    let end = now.checked_add(Duration::from_secs(grace)).unwrap_or(Timestamp::MAX);
+    let end = now.later(Duration::from_secs(grace));
     let metadata = metadata_mut(&mut object);
     metadata.insert("deletionTimestamp".into(), strategy::timestamp(end));
     if (resource.group(), resource.plural()) == ("", "namespaces") {

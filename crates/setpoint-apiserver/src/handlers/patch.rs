@@ -77,7 +77,7 @@ fn merge(
     let now = update::now(core);
     let wish = Apply { manager: &request.manager(options), force: options.force, now: &now };
     let value = managed_fields::apply(Target::of(core, request), live, applied, wish)?;
-    let patched = Patched { value, strict_errors: Vec::new(), quoted: None };
+    let patched = Patched::merged(value)?;
     // What the kind does not have was refused already, and what was there may have such.
     let mut object = Draft::from(patched).finish(request.expected(), FieldValidation::Ignore)?.object;
     create::set_namespace(request, &mut object)?;

@@ -1,7 +1,10 @@
 //! `/token` of a service account: a signed token for it.
 
+use std::time::Duration;
+
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
+use setpoint_env::Later;
 
 use super::get::{find, read};
 use crate::admission::{self, Attributes, Operation};
@@ -48,7 +51,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     bind(core, request, &asked["spec"]["boundObjectRef"], &mut bound).await?;
     let audiences: Vec<String> =
         serde_json::from_value(asked["spec"]["audiences"].clone()).unwrap_or_default();
-    let ends = core.env.now() + jiff::SignedDuration::from_secs(lifetime);
+    let ends = core.env.now().later(Duration::from_secs(lifetime.unsigned_abs()));
     if bound.pod.is_some() && lifetime == OF_PODS && audiences == [ISSUER] {
         bound.warnafter = Some(ends.as_second());
         lifetime = OF_PODS_EXTENDED;

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use serde_json::Value;
+use setpoint_env::Later;
 
 use super::get::read;
 use super::{create, scale};
 use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
+use crate::bounds;
 use crate::contention::Attempts;
 use crate::convert;
 use crate::field_error::FieldError;
@@ -271,6 +273,7 @@ pub(super) async fn store(
     let mut stored = convert::webhook::to_stored(core, resource, new).await?;
     metadata_mut(&mut stored).remove("resourceVersion");
     let value = object::encode(&stored);
+    bounds::check_stored(&value, Some(&record.value))?;
     if value == record.value && !vanishes {
         // Nothing changes: no new version, and nobody is told.
         return Ok(Ok(Payload::Stored(Arc::clone(record))));
@@ -283,7 +286,7 @@ pub(super) async fn store(
     let action = if vanishes {
         Action::Delete { value }
     } else {
-        let expires = resource.behavior().ttl.map(|ttl| core.env.now() + ttl);
+        let expires = resource.behavior().ttl.map(|ttl| core.env.now().later(ttl));
         Action::Put { value, expires }
     };
     let change = Change { key, expect: Expect::Revision(record.revision), action };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::json;
+use setpoint_env::Later;
 use setpoint_kinds::protobuf::append_event;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -70,8 +71,8 @@ pub(crate) async fn handle(core: &Arc<Core>, request: &ResourceRequest) -> Resul
         initial_end: start.initial_end,
         position: start.watch.position(),
         watch: start.watch,
-        bookmarks: options.bookmarks.then(|| now + BOOKMARKS),
-        deadline: now + limit,
+        bookmarks: options.bookmarks.then(|| now.later(BOOKMARKS)),
+        deadline: now.later(limit),
         running: core.metrics.watch_started(&request.resource),
         core: Arc::clone(core),
         _place: place,
@@ -318,7 +319,7 @@ impl Stream {
     }
 
     fn bookmark(&mut self) -> Bytes {
-        self.bookmarks = Some(self.core.env.instant() + BOOKMARKS);
+        self.bookmarks = Some(self.core.env.instant().later(BOOKMARKS));
         let mut out = Vec::new();
         self.write_bookmark(self.position, None, &mut out);
         out.into()

@@ -7,6 +7,8 @@ const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
 const MAX_LABEL: usize = 63;
 const MAX_SUBDOMAIN: usize = 253;
+/// Kubernetes sets no limit to names that are path segments. The keys of a store have one, and so do URLs.
+const MAX_PATH_SEGMENT: usize = 1024;
 
 /// What an object's name must look like. Most kinds take a subdomain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +114,11 @@ pub(crate) fn path_segment(name: &str) -> Vec<String> {
         "." | ".." => vec![format!("may not be '{name}'")],
         _ => path_segment_prefix(name),
     }
+}
+
+/// Whether a new name, or the beginning of one, is longer than any name may be. Names that were stored are not asked.
+pub(crate) fn over_long(name: &str) -> Option<String> {
+    (name.len() > MAX_PATH_SEGMENT).then(|| too_long(MAX_PATH_SEGMENT, "bytes"))
 }
 
 fn path_segment_prefix(name: &str) -> Vec<String> {

@@ -12,6 +12,7 @@ pub(super) fn text(shared: &Shared, storage: &Stats, own: &Own) -> String {
     requests(&mut page, &places);
     latencies(&mut page, &places);
     in_flight(&mut page, shared);
+    panics(&mut page, shared);
     watches(&mut page, shared);
     lists(&mut page, shared);
     stored(&mut page, storage);
@@ -61,6 +62,12 @@ fn in_flight(page: &mut Page, shared: &Shared) {
     page.metric(name, "gauge", "Requests that are being answered now, without watches.");
     page.line(name, &[("request_kind", "mutating")], shared.mutating.load(Relaxed));
     page.line(name, &[("request_kind", "readOnly")], shared.reading.load(Relaxed));
+}
+
+fn panics(page: &mut Page, shared: &Shared) {
+    let name = "setpoint_request_panics_total";
+    page.metric(name, "counter", "Requests whose handler panicked; each was answered with 500.");
+    page.line(name, &[], shared.panics.load(Relaxed));
 }
 
 fn watches(page: &mut Page, shared: &Shared) {

@@ -7,7 +7,8 @@ use crate::body;
 use crate::status::{Result, Status};
 
 pub(super) fn apply(current: &Value, patch: &[u8]) -> Result<Patched> {
-    let decoded = body::parse_json(patch).map_err(|_| Status::bad_request("invalid JSON patch"))?;
+    let decoded =
+        body::parse_json(patch).map_err(|bad| bad.status(|_| Status::bad_request("invalid JSON patch")))?;
     let strict_errors = decoded.strict_errors();
     let patch = match decoded.value {
         Value::Object(patch) => patch,
@@ -24,7 +25,7 @@ pub(super) fn apply(current: &Value, patch: &[u8]) -> Result<Patched> {
         Value::Object(fields) => merge(fields, patch),
         other => *other = Value::Object(patch),
     }
-    Ok(Patched { value, strict_errors, quoted: None })
+    Patched::new(value, strict_errors, None)
 }
 
 fn merge(fields: &mut Map<String, Value>, patch: Map<String, Value>) {
@@ -67,7 +68,7 @@ mod tests {
     #[track_caller]
     fn check(current: Value, patch: Value, expect: Value) {
         let patched = apply(&current, patch.to_string().as_bytes()).unwrap();
-        assert_eq!(patched.value, expect);
+        assert_eq!(*patched.value, expect);
     }
 
     /// The right sides come from gopkg.in/evanphx/json-patch, which kube-apiserver uses.
@@ -144,7 +145,7 @@ mod tests {
             let current = Value::Object(current.into_iter().collect());
             let patch = Value::Object(patch.into_iter().collect());
             let patched = apply(&current, patch.to_string().as_bytes()).unwrap();
-            prop_assert_eq!(patched.value, rfc(current, &patch));
+            prop_assert_eq!(&*patched.value, &rfc(current, &patch));
         }
     }
 }

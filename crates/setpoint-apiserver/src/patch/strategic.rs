@@ -41,7 +41,8 @@ type Object = Map<String, Value>;
 
 /// Applies a patch to an object of type `ty`.
 pub(super) fn apply(ty: &'static Type, current: &Value, patch: &[u8]) -> Result<Patched> {
-    let decoded = body::parse_json(patch).map_err(|_| Status::bad_request("invalid JSON patch"))?;
+    let decoded =
+        body::parse_json(patch).map_err(|bad| bad.status(|_| Status::bad_request("invalid JSON patch")))?;
     let strict_errors = decoded.strict_errors();
     let mut patch = match decoded.value {
         Value::Object(patch) => patch,
@@ -55,7 +56,7 @@ pub(super) fn apply(ty: &'static Type, current: &Value, patch: &[u8]) -> Result<
     };
     let current = current.as_object().cloned().unwrap_or_default();
     let merged = merge(current, &mut patch, Schema::of_type(ty))?;
-    Ok(Patched { value: Value::Object(merged), strict_errors, quoted: Some(go::text(&Value::Object(patch))) })
+    Patched::new(Value::Object(merged), strict_errors, Some(go::text(&Value::Object(patch))))
 }
 
 /// Merges a patch into an object. Of the patch remains what kube-apiserver would quote in an error.

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use setpoint_env::Env;
+use setpoint_env::{Env, Later};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -174,7 +174,7 @@ impl Folder {
         let validity = certificate.validity();
         certificate.verify_signature(Some(authority.public_key())).is_ok()
             && validity.not_before.timestamp() <= now.as_second()
-            && validity.not_after.timestamp() >= (now + LEAST_LIFE).as_second()
+            && validity.not_after.timestamp() >= now.later(LEAST_LIFE).as_second()
     }
 }
 

@@ -3,10 +3,14 @@
 use serde_json::Value;
 
 use super::Structural;
+use crate::bounds::{Exceeded, Room};
 
 impl Structural {
     /// Sets what is missing, or null where null is not allowed, to its default, at every level that exists.
-    pub(crate) fn default(&self, value: &mut Value) {
+    ///
+    /// A default in the items of an array is there once an item, so all of them together are bounded. An error leaves the
+    /// value half done.
+    pub(crate) fn default(&self, value: &mut Value, room: &mut Room) -> Result<(), Exceeded> {
         match value {
             Value::Object(fields) => {
                 for (name, property) in &self.properties {
@@ -16,32 +20,37 @@ impl Structural {
                         Some(value) => is_wrong_null(value, property),
                     };
                     if missing {
+                        room.take_part(default)?;
                         fields.insert(name.clone(), default.clone());
                     }
                 }
                 for (name, value) in fields {
                     if let Some(property) = self.properties.get(name) {
-                        property.default(value);
+                        property.default(value, room)?;
                     } else if let Some(additional) = self.additional() {
-                        additional.element(value);
+                        additional.element(value, room)?;
                     }
                 }
             }
             Value::Array(items) => {
                 if let Some(schema) = &self.items {
-                    items.iter_mut().for_each(|item| schema.element(item));
+                    items.iter_mut().try_for_each(|item| schema.element(item, room))?;
                 }
             }
             _ => {}
         }
+        Ok(())
     }
 
     /// An item of an array, or a value of a map: it exists, so only a null can be replaced.
-    fn element(&self, value: &mut Value) {
-        if is_wrong_null(value, self) {
-            *value = self.default.clone().unwrap_or(Value::Null);
+    fn element(&self, value: &mut Value, room: &mut Room) -> Result<(), Exceeded> {
+        if is_wrong_null(value, self)
+            && let Some(default) = &self.default
+        {
+            room.take_part(default)?;
+            *value = default.clone();
         }
-        self.default(value);
+        self.default(value, room)
     }
 }
 
@@ -58,9 +67,9 @@ mod tests {
     fn check(schema: Value, object: Value, expected: Value) {
         let schema = Structural::parse(&schema).unwrap();
         let mut defaulted = object;
-        schema.default(&mut defaulted);
+        schema.default(&mut defaulted, &mut Room::default()).unwrap();
         assert_eq!(defaulted, expected);
-        schema.default(&mut defaulted);
+        schema.default(&mut defaulted, &mut Room::default()).unwrap();
         assert_eq!(defaulted, expected, "defaulting again changes nothing");
     }
 

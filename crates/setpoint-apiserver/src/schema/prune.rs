@@ -42,7 +42,17 @@ struct Pruner {
     dropped: Vec<String>,
 }
 
+/// How many dropped fields are told; Go's decoder tells as many unknown ones.
+const MOST_DROPPED: usize = 100;
+
 impl Pruner {
+    /// Notes that the field at the path is dropped.
+    fn drop_here(&mut self) {
+        if self.dropped.len() < MOST_DROPPED {
+            self.dropped.push(self.path.clone());
+        }
+    }
+
     /// `root`: the node is the resource itself, an embedded resource whatever its schema says.
     fn node(&mut self, value: &mut Value, schema: Option<&Structural>, root: bool) {
         match schema {
@@ -61,7 +71,7 @@ impl Pruner {
                         true
                     }
                     Some(Child::Unknown) | None => {
-                        self.below_key(name, |pruner| pruner.dropped.push(pruner.path.clone()));
+                        self.below_key(name, |pruner| pruner.drop_here());
                         false
                     }
                 })

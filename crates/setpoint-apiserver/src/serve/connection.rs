@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
-use setpoint_env::Env;
+use setpoint_env::{Env, Later};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -181,17 +181,17 @@ impl<S: HttpService> Connection<S> {
                 }
                 () = is_refused.cancelled(), if !is_cut => {
                     is_cut = true;
-                    last_moment.as_mut().reset(self.env.instant() + self.limits.grace);
+                    last_moment.as_mut().reset(self.env.instant().later(self.limits.grace));
                     connection.as_mut().graceful_shutdown();
                 }
                 () = expiry_check.as_mut(), if end.is_some() && !has_expired => {
                     if end.is_some_and(|end| self.env.now() <= end) {
-                        expiry_check.as_mut().reset(self.env.instant() + next_look(&self.env, end));
+                        expiry_check.as_mut().reset(self.env.instant().later(next_look(&self.env, end)));
                         continue;
                     }
                     has_expired = true;
                     is_cut = true;
-                    last_moment.as_mut().reset(self.env.instant() + self.limits.expired);
+                    last_moment.as_mut().reset(self.env.instant().later(self.limits.expired));
                     connection.as_mut().graceful_shutdown();
                 }
                 () = last_moment.as_mut(), if is_cut => {
@@ -201,7 +201,7 @@ impl<S: HttpService> Connection<S> {
                     if outstanding.is_stalled(self.limits.stall) {
                         return Err("the client does not read what it asked for".to_owned());
                     }
-                    stall_check.as_mut().reset(self.env.instant() + self.limits.stall / 2);
+                    stall_check.as_mut().reset(self.env.instant().later(self.limits.stall / 2));
                 }
                 () = first_request.as_mut(), if !is_late => {
                     is_late = true;

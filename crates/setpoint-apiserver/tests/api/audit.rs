@@ -152,4 +152,6 @@ async fn a_handler_that_panics_is_an_error_of_its_own_stage_and_the_server_lives
         (&after["stage"], &after["responseStatus"]["code"]),
         (&json!("ResponseComplete"), &json!(200))
     );
+    let metrics = world.api.get("/metrics").await.ok();
+    assert!(metrics.as_str().unwrap().contains("\nsetpoint_request_panics_total 1\n"));
 }

@@ -5,6 +5,7 @@ mod apply;
 mod audit;
 mod authentication;
 mod bad_input;
+mod bounds;
 mod content;
 mod contention;
 mod create;

@@ -162,7 +162,7 @@ impl Steps {
             let ended = is_done(&self.observer);
             let notices = self.notices.take();
             self.show(notices, started);
-            let took = self.env.instant() - started;
+            let took = self.env.instant().saturating_duration_since(started);
             if ended {
                 self.screen.done(what, took);
                 self.done.push((what, took));

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 pub(crate) const NAMESPACE: &str = "hostile";
 
 /// How many kinds of requests there are.
-pub(crate) const KINDS: usize = 45;
+pub(crate) const KINDS: usize = 57;
 
 /// The `n`th request of somebody with this token, as the bytes of the wire.
 pub(crate) fn request(n: usize, token: &str) -> Vec<u8> {
@@ -22,6 +22,10 @@ pub(crate) fn request(n: usize, token: &str) -> Vec<u8> {
         [head(method, path, &headers).as_bytes(), body].concat()
     };
     let json = |body: &str| send("POST", &own, "application/json", body.as_bytes());
+    let patch = |name: &str, body: &str| {
+        send("PATCH", &format!("{own}/{name}"), "application/json-patch+json", body.as_bytes())
+    };
+    let (pods, events) = (own.replace("configmaps", "pods"), own.replace("configmaps", "events"));
     let with_token = |token: &str| {
         format!("GET /version HTTP/1.1\r\nHost: a\r\nAuthorization: {token}\r\n\r\n").into_bytes()
     };
@@ -87,8 +91,46 @@ pub(crate) fn request(n: usize, token: &str) -> Vec<u8> {
         41 => head("CONNECT", "localhost:22", "").into_bytes(),
         42 => json(&format!("{{\"metadata\":{{\"generateName\":\"x-\"}},\"data\":{{\"a\":\"{}\"}}}}", "y".repeat(10_000))),
         43 => json(&format!("{{\"metadata\":{{\"name\":\"w\",\"labels\":{{{}}}}}}}", bad_labels())),
+        44 => json(r#"{"metadata":{"name":"h"},"data":{"a":"b"}}"#),
+        45 => patch("h", &deep_copies()),
+        46 => patch("h", &doubling_copies()),
+        47 => patch("h", &format!("[{}]", vec![r#"{"op":"move","from":"/data","path":"/data"}"#; 9_000].join(","))),
+        48 => send("POST", &events, "application/json", format!("{{\"metadata\":{{\"name\":\"{}\"}}}}", "n".repeat(70_000)).as_bytes()),
+        49 => send("POST", &pods, "application/json", br#"{"metadata":{"name":"h"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i"}]}}"#),
+        50 => send("DELETE", &format!("{pods}/h"), "application/json", br#"{"gracePeriodSeconds":9223372036854775807}"#),
+        51 => send("POST", &pods, "application/json", format!("{{\"metadata\":{{\"name\":\"m\"}},\"spec\":{{\"containers\":[{}{{}}]}}}}", "{},".repeat(200_000)).as_bytes()),
+        52 => json(&format!("{{\"metadata\":{{\"name\":\"o\",\"ownerReferences\":[{}]}}}}", many_owners())),
+        53 => send("POST", &own, "application/yaml", format!("metadata: {{name: y}}\nx: &x {}\ndata: [{}]\n", "x".repeat(100_000), "*x,".repeat(9_000)).as_bytes()),
+        54 => get(&format!("{own}?limit=1&labelSelector=matches%3Dnothing")),
+        55 => json(&format!("{{\"metadata\":{{\"name\":\"l\"}},\"x\":[{}0]}}", "{\"\":0},".repeat(300_000))),
         _ => head("GET", &own, "Accept: application/vnd.nonsense;as=Table;v=9;g=x\r\nAccept-Encoding: bomb\r\n").into_bytes(),
     }
+}
+
+/// A deep value that is copied into its own leaf again and again.
+fn deep_copies() -> String {
+    let value = format!("{}1{}", "{\"a\":".repeat(90), "}".repeat(90));
+    let mut patch = format!(r#"[{{"op":"add","path":"/x","value":{value}}}"#);
+    let mut leaf = "/x".to_owned() + &"/a".repeat(90);
+    for _ in 0..7 {
+        // Writing into a text does not fail.
+        let _written = write!(patch, r#",{{"op":"copy","from":"/x","path":"{leaf}"}}"#);
+        leaf = leaf.clone() + &leaf[2..];
+    }
+    patch + "]"
+}
+
+/// A value that doubles with each operation.
+fn doubling_copies() -> String {
+    let copy = r#"{"op":"copy","from":"/x","path":"/x/-"}"#;
+    format!(r#"[{{"op":"add","path":"/x","value":[1]}},{}]"#, vec![copy; 60].join(","))
+}
+
+/// Owners that all say that they are the only one.
+fn many_owners() -> String {
+    let owner =
+        |n| format!(r#"{{"apiVersion":"v1","kind":"Pod","name":"p{n}","uid":"u","controller":true}}"#);
+    (0..20_000).map(owner).collect::<Vec<_>>().join(",")
 }
 
 /// Very many errors in one object.

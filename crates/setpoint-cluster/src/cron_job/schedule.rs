@@ -143,7 +143,7 @@ impl Fields {
                 at = self.midnight(at.date().tomorrow().ok()?)?;
             } else if !has(self.hours, at.hour()) {
                 let into = SignedDuration::from_mins(at.minute().into());
-                at = at.checked_add(SignedDuration::from_hours(1) - into).ok()?;
+                at = at.checked_add(SignedDuration::from_hours(1).saturating_sub(into)).ok()?;
             } else if !has(self.minutes, at.minute()) {
                 at = at.checked_add(SignedDuration::from_mins(1)).ok()?;
             } else {

@@ -1,13 +1,18 @@
 //! Which time of the schedule is due, and when the next one is.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use setpoint::Event;
+use setpoint_env::Later;
 
 use super::Turn;
 use super::schedule::Schedule;
 
 /// Clocks differ a little: better a bit late than a bit early, which would be a turn for nothing.
 const LATE: SignedDuration = SignedDuration::from_millis(100);
+/// When a schedule without an end is looked at again.
+const DAY: Duration = Duration::from_secs(24 * 3600);
 /// More missed times than these are worth a warning.
 const MANY: i64 = 100;
 
@@ -40,9 +45,8 @@ impl Turn<'_> {
             Ok(Missed { since, number: 0, .. }) => since,
             Ok(_) => self.now,
         };
-        // A schedule without an end: look again tomorrow.
-        let next = schedule.next(from).unwrap_or(self.now + SignedDuration::from_hours(24));
-        next.duration_since(self.now) + LATE
+        let next = schedule.next(from).unwrap_or(self.now.later(DAY));
+        next.duration_since(self.now).saturating_add(LATE)
     }
 
     fn missed(&self, schedule: &Schedule, minds_deadline: bool) -> Result<Missed, &'static str> {
@@ -51,7 +55,7 @@ impl Turn<'_> {
         let deadline = self.cron_job.spec.starting_deadline_seconds.filter(|_| minds_deadline);
         if let Some(seconds) = deadline {
             // Nothing before that may be started any more.
-            since = since.max(self.now - SignedDuration::from_secs(seconds));
+            since = since.max(self.now.earlier(Duration::from_secs(seconds.max(0).unsigned_abs())));
         }
         let none = Missed { since, last: None, number: 0 };
         let Some(first) = schedule.next(since).filter(|first| *first <= self.now) else { return Ok(none) };
@@ -64,7 +68,8 @@ impl Turn<'_> {
         }
         // An estimate, so that years of minutes are not counted one by one.
         let number = self.now.duration_since(first).as_secs() / period + 1;
-        let mut last = first + SignedDuration::from_secs((number - 2) * period);
+        let mut last =
+            first.later(Duration::from_secs((number - 2).max(0).saturating_mul(period).unsigned_abs()));
         let mut found = None;
         while let Some(next) = schedule.next(last).filter(|next| *next <= self.now) {
             (last, found) = (next, Some(next));

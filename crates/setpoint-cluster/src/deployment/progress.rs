@@ -116,7 +116,7 @@ impl Rollout<'_> {
         match self.times_out_at().filter(|_| !is_over) {
             Some(at) => {
                 let left = self.cx.env().now().duration_until(at).max(SignedDuration::ZERO);
-                Action::requeue_after(left.unsigned_abs() + Duration::from_secs(1))
+                Action::requeue_after(left.unsigned_abs().saturating_add(Duration::from_secs(1)))
             }
             None => Action::done(),
         }

@@ -147,7 +147,7 @@ impl Rollout<'_> {
 
     /// What sets remember of the Deployment's size, to grow and shrink in proportion.
     pub(super) fn size_annotations(&self) -> [(String, String); 2] {
-        let most = self.replicas() + limits::max_surge(self.spec);
+        let most = self.replicas().saturating_add(limits::max_surge(self.spec));
         [(DESIRED.to_owned(), self.replicas().to_string()), (MOST.to_owned(), most.to_string())]
     }
 

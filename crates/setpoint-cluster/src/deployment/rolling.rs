@@ -28,7 +28,7 @@ impl Rollout<'_> {
             return Some(self.replicas());
         }
         self.sets.all().all(|set| sets::is_settled(set)).then(|| {
-            let most = self.replicas() + limits::max_surge(self.spec);
+            let most = self.replicas().saturating_add(limits::max_surge(self.spec));
             let room = (most - sum(self.sets.all(), sets::at_most)).max(0);
             self.replicas().min(current.saturating_add(room)).max(current)
         })

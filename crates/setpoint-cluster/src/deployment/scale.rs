@@ -100,7 +100,7 @@ impl Rollout<'_> {
     /// Every set gets its share of what is added or taken away, so that scaling does not hasten a rollout.
     async fn scale_in_proportion(&mut self) -> Result<(), ReconcileError> {
         let all = self.replicas();
-        let most = if all > 0 { all + limits::max_surge(self.spec) } else { 0 };
+        let most = if all > 0 { all.saturating_add(limits::max_surge(self.spec)) } else { 0 };
         let mut active: Vec<_> = self.sets.active().cloned().collect();
         let to_add = most - sum(&active, sets::replicas);
         if to_add > 0 && !self.is_quiet() {
@@ -114,7 +114,7 @@ impl Rollout<'_> {
         }
         let shares = self.shares(&active, to_add);
         for (set, share) in active.iter().zip(shares) {
-            let size = (sets::replicas(set) + share).max(0);
+            let size = sets::replicas(set).saturating_add(share).max(0);
             if !self.scale_set(set, size).await? && self.is_outdated(set) {
                 self.resize(set, size).await?;
             }
@@ -152,12 +152,12 @@ impl Rollout<'_> {
         if self.replicas() == 0 {
             return -size;
         }
-        let most = self.replicas() + limits::max_surge(self.spec);
+        let most = self.replicas().saturating_add(limits::max_surge(self.spec));
         let before = number(set, MOST).filter(|most| *most != 0).or(self.status.replicas).unwrap_or(0);
         if before == 0 {
             return 0;
         }
         let scaled = f64::from(size) * f64::from(most) / f64::from(before);
-        scaled.round() as i32 - size
+        (scaled.round() as i32).saturating_sub(size)
     }
 }

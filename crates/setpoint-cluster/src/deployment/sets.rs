@@ -96,5 +96,5 @@ pub(super) fn sum<'a>(
     sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>,
     number: impl Fn(&ReplicaSet) -> i32,
 ) -> i32 {
-    sets.into_iter().map(|set| number(set)).sum()
+    sets.into_iter().map(|set| number(set)).fold(0, i32::saturating_add)
 }

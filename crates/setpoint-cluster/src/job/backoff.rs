@@ -17,7 +17,7 @@ fn left(failures: i32, last: Timestamp, now: Timestamp) -> SignedDuration {
     }
     let doublings = u32::try_from(failures - 1).unwrap_or(0).min(16);
     let wait = FIRST.saturating_mul(1 << doublings).min(LONGEST);
-    (wait - now.duration_since(last)).max(SignedDuration::ZERO)
+    wait.saturating_sub(now.duration_since(last)).max(SignedDuration::ZERO)
 }
 
 impl Run<'_> {

@@ -61,7 +61,7 @@ impl Run<'_> {
     fn judge_deadline(&mut self) {
         let (Some(seconds), false) = (self.spec.active_deadline_seconds, self.is_suspended()) else { return };
         let Some(start) = self.status.start_time.as_ref() else { return };
-        let left = SignedDuration::from_secs(seconds) - self.now.duration_since(start.0);
+        let left = SignedDuration::from_secs(seconds).saturating_sub(self.now.duration_since(start.0));
         if left <= SignedDuration::ZERO {
             let message = "Job was active longer than specified deadline";
             self.end_with(FAILURE_TARGET, "DeadlineExceeded", message);

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use setpoint::Event;
 use setpoint::k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use setpoint::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use setpoint_env::Env;
+use setpoint_env::{Env, Later};
 use tokio::time::Instant;
 
 use super::Delays;
@@ -102,7 +102,7 @@ impl Life {
             last_end: None,
             failures: 0,
             since: now.instant,
-            due: Some(now.instant + env.jitter(delays.start, 0.5)),
+            due: Some(now.instant.later(env.jitter(delays.start, 0.5))),
         };
         life.recover(pod, now);
         life
@@ -175,7 +175,7 @@ impl Life {
                 }
                 let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(30).max(0).unsigned_abs();
                 let stop = env.jitter(delays.stop, 0.5).min(Duration::from_secs(grace));
-                self.enter(Stage::Stopping, now, Some(now.instant + stop));
+                self.enter(Stage::Stopping, now, Some(now.instant.later(stop)));
             }
             if self.due.is_some_and(|due| due <= now.instant) {
                 // A server ends well when it is told to; the work of a Job is cut off.
@@ -217,9 +217,9 @@ impl Life {
         match self.stage {
             Stage::Creating | Stage::PullFailed { is_waiting: true } => {
                 if let Some(error) = &behaviour.pull_error {
-                    self.failures += 1;
+                    self.failures = self.failures.saturating_add(1);
                     tell_pull_failure(pod, error, told);
-                    let shown = Some(now.instant + PULL_ERROR_SHOWN);
+                    let shown = Some(now.instant.later(PULL_ERROR_SHOWN));
                     return self.enter(Stage::PullFailed { is_waiting: false }, now, shown);
                 }
                 self.failures = 0;
@@ -230,7 +230,7 @@ impl Life {
                     Event::normal("BackOff", format!("Back-off pulling image {image:?}"))
                 });
                 tell_each(pod, told, |_| Event::warning("Failed", "Error: ImagePullBackOff"));
-                let until = now.instant + back_off(self.failures);
+                let until = now.instant.later(back_off(self.failures));
                 self.enter(Stage::PullFailed { is_waiting: true }, now, Some(until));
             }
             Stage::Init(n) => self.start_init(n + 1, pod, behaviour, now, env, delays, told),
@@ -262,7 +262,7 @@ impl Life {
         // A sidecar is started, and the next one does not wait for its end.
         let is_sidecar = container.restart_policy.as_deref() == Some("Always");
         let time = if is_sidecar { Duration::ZERO } else { env.jitter(delays.init, 0.5) };
-        self.enter(Stage::Init(n), now, Some(now.instant + time));
+        self.enter(Stage::Init(n), now, Some(now.instant.later(time)));
     }
 
     fn start(&mut self, pod: &Pod, behaviour: &Behaviour, now: Moment, told: &mut Vec<Told>) {
@@ -283,10 +283,10 @@ impl Life {
         now: Moment,
         told: &mut Vec<Told>,
     ) {
-        let ready_at = self.since + behaviour.ready_after;
+        let ready_at = self.since.later(behaviour.ready_after);
         let since = self.since;
         if let Some((after, code)) = behaviour.end {
-            let end_at = since + after;
+            let end_at = since.later(after);
             if end_at <= now.instant {
                 return self.exit(code, pod, behaviour, now, told);
             }
@@ -310,11 +310,11 @@ impl Life {
             return self.end(code, None, now);
         }
         self.last_end = Some(LastEnd { code, started: self.started, finished: now.wall });
-        if now.instant - self.since >= GOOD_RUN {
+        if now.instant.saturating_duration_since(self.since) >= GOOD_RUN {
             self.failures = 0;
         }
-        self.failures += 1;
-        self.restarts += 1;
+        self.failures = self.failures.saturating_add(1);
+        self.restarts = self.restarts.saturating_add(1);
         if self.failures == 1 {
             return self.start(pod, behaviour, now, told);
         }
@@ -323,7 +323,7 @@ impl Life {
         tell_each(pod, told, |name| {
             Event::warning("BackOff", format!("Back-off restarting failed container {name} in pod {id}"))
         });
-        self.enter(Stage::BackOff { wait }, now, Some(now.instant + wait));
+        self.enter(Stage::BackOff { wait }, now, Some(now.instant.later(wait)));
     }
 }
 
@@ -391,4 +391,26 @@ fn tell_pull_failure(pod: &Pod, error: &str, told: &mut Vec<Told>) {
 /// What a container runtime says about an image that it cannot pull.
 pub(super) fn pull_message(image: &str, error: &str) -> String {
     format!("failed to pull and unpack image {image:?}: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::annotations::{FAIL_AFTER, READY_AFTER};
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_time_beyond_all_time_is_waited_for() {
+        let (env, delays) = (Env::seeded(1), Delays::default());
+        for annotation in [READY_AFTER, FAIL_AFTER] {
+            let pod = json!({"metadata": {"annotations": {annotation: "1e19"}}, "spec": {"containers": [{"name": "c"}]}});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            let mut life = Life::find(&pod, Moment::now(&env), &env, &delays);
+            tokio::time::advance(Duration::from_secs(60)).await;
+            life.advance(&pod, Moment::now(&env), &env, &delays);
+            assert_eq!(life.stage, Stage::Running { is_ready: annotation == FAIL_AFTER });
+            assert!(life.due().is_some_and(|due| due > Moment::now(&env).instant));
+        }
+    }
 }

@@ -66,7 +66,8 @@ impl Nodes {
         loop {
             let is_marked =
                 nodes.get(&ObjectKey::cluster(&machine.name)).is_some_and(|node| !is_ready(&node));
-            let due = is_marked || reported.is_none_or(|at| env.instant() - at >= REPORT);
+            let due =
+                is_marked || reported.is_none_or(|at| env.instant().saturating_duration_since(at) >= REPORT);
             let done = async {
                 if due {
                     self.report(machine).await?;

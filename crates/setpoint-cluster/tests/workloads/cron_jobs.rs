@@ -138,3 +138,13 @@ fn of_times_that_were_missed_the_last_is_made_up_for_within_the_deadline() {
         });
     }
 }
+
+#[test]
+fn a_deadline_beyond_all_time_is_never_missed() {
+    run(async |running| {
+        let spec = json!({"startingDeadlineSeconds": i64::MAX});
+        running.create::<CronJob>(cron_job("*/10 * * * *", Some(0), spec)).await;
+        sleep(11 * MINUTE).await;
+        assert_eq!(job_names(&running).await, [format!("tick-{}", 29_453_760 + 10)]);
+    });
+}

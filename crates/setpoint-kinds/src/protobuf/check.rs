@@ -38,7 +38,7 @@ fn structure(ty: &Type, message: &[u8], depth: usize) -> Result<(), DecodeError>
             }
             Slot::Field(at) => {
                 let field = &ty.fields[usize::from(at)];
-                let at = At { ty, field: field.name, depth };
+                let at = At { ty, field: field.name, depth, left: None };
                 match &field.ty {
                     FieldType::List(item) if wire == BYTES && wire_of(item) != BYTES => {
                         return Err(DecodeError::Order);

@@ -1,9 +1,11 @@
 //! Protobuf → JSON, through the table.
 
+use std::cell::Cell;
+
 use serde_json::{Map, Number, Value};
 
 use super::wire::{BYTES, FIXED64, Reader, VARINT, text};
-use super::{DecodeError, MAX_DEPTH};
+use super::{DecodeError, MAX_DEPTH, MAX_MESSAGES};
 use crate::base64;
 use crate::conform::schema_type;
 use crate::quantity::canonical_quantity;
@@ -15,24 +17,35 @@ use crate::zero;
 /// Kubernetes has for it.
 pub fn decode_message(ty: &Type, message: &[u8]) -> Result<Map<String, Value>, DecodeError> {
     let mut map = Map::new();
-    structure(ty, message, &mut map, 0)?;
+    structure(ty, message, &mut map, 0, Some(&Cell::new(MAX_MESSAGES)))?;
     Ok(map)
 }
 
+/// `left` is how many messages there may still be: one of two bytes becomes an object with all its zero values.
 fn structure(
     ty: &Type,
     message: &[u8],
     map: &mut Map<String, Value>,
     depth: usize,
+    left: Option<&Cell<usize>>,
 ) -> Result<(), DecodeError> {
-    fields(ty, message, map, depth)?;
+    if let Some(left) = left {
+        left.set(left.get().checked_sub(1).ok_or(DecodeError::Messages)?);
+    }
+    fields(ty, message, map, depth, left)?;
     zero::fill(ty, map);
     Ok(())
 }
 
 /// Reads the fields of a message into `map`. An embedded struct is a message of its own on the wire
 /// and shares the map of the struct around it in JSON.
-fn fields(ty: &Type, message: &[u8], map: &mut Map<String, Value>, depth: usize) -> Result<(), DecodeError> {
+fn fields(
+    ty: &Type,
+    message: &[u8],
+    map: &mut Map<String, Value>,
+    depth: usize,
+    left: Option<&Cell<usize>>,
+) -> Result<(), DecodeError> {
     if depth >= MAX_DEPTH {
         return Err(DecodeError::Depth);
     }
@@ -43,11 +56,11 @@ fn fields(ty: &Type, message: &[u8], map: &mut Map<String, Value>, depth: usize)
             Some(Slot::Embedded(at)) => {
                 let embedded = &ty.embedded[usize::from(at)];
                 let message = reader.bytes(embedded.name, wire)?;
-                fields(embedded.ty.get(), message, map, depth + 1)?;
+                fields(embedded.ty.get(), message, map, depth + 1, left)?;
             }
             Some(Slot::Field(at)) => {
                 let field = &ty.fields[usize::from(at)];
-                let at = At { ty, field: field.name, depth };
+                let at = At { ty, field: field.name, depth, left };
                 let previous = if accumulates(&field.ty) { map.remove(field.name) } else { None };
                 let value = at.field(&field.ty, previous, &mut reader, wire)?;
                 if field.omits(&value) {
@@ -67,6 +80,8 @@ pub(super) struct At<'a> {
     pub(super) ty: &'a Type,
     pub(super) field: &'a str,
     pub(super) depth: usize,
+    /// How many messages there may still be, where they are counted.
+    pub(super) left: Option<&'a Cell<usize>>,
 }
 
 impl At<'_> {
@@ -123,7 +138,7 @@ impl At<'_> {
                     Some(Value::Object(map)) => map,
                     _ => Map::new(),
                 };
-                structure(id.get(), self.delimited(reader, wire)?, &mut map, self.depth + 1)?;
+                structure(id.get(), self.delimited(reader, wire)?, &mut map, self.depth + 1, self.left)?;
                 Ok(Value::Object(map))
             }
             _ => self.value(ty, reader, wire),
@@ -201,7 +216,7 @@ impl At<'_> {
             }
             FieldType::Struct(id) => {
                 let mut map = Map::new();
-                structure(id.get(), bytes, &mut map, self.depth + 1)?;
+                structure(id.get(), bytes, &mut map, self.depth + 1, self.left)?;
                 Value::Object(map)
             }
             FieldType::WrappedList(item) => {
@@ -312,7 +327,7 @@ impl At<'_> {
 
     fn schema(self, message: &[u8]) -> Result<Value, DecodeError> {
         let mut map = Map::new();
-        structure(schema_type(), message, &mut map, self.depth + 1)?;
+        structure(schema_type(), message, &mut map, self.depth + 1, self.left)?;
         Ok(Value::Object(map))
     }
 }

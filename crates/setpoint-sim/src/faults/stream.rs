@@ -8,6 +8,7 @@ use futures::stream;
 use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use setpoint_env::Later;
 use tokio::time::{Instant, sleep_until};
 use tower::BoxError;
 
@@ -194,7 +195,7 @@ impl ResponseStream {
                     return self.delayed.pop_front().and_then(|(_, item)| item);
                 }
                 item = self.source.next(), if !ended => {
-                    let due = Instant::now() + self.delay();
+                    let due = Instant::now().later(self.delay());
                     self.delayed.push_back((due, item));
                 }
             }
@@ -213,7 +214,7 @@ impl ResponseStream {
             let goes_on = *started && !rule.is_released();
             if goes_on || (!*started && self.faults.fire(rule, &self.call, Some(self.status))) {
                 *started = true;
-                delay += *time;
+                delay = delay.saturating_add(*time);
             }
         }
         delay

@@ -89,7 +89,7 @@ impl Swarm {
     }
 
     fn effect(&self, kind: FaultKind, dice: u64) -> Effect {
-        let time = self.longest.mul_f64(unit(dice));
+        let time = Duration::try_from_secs_f64(self.longest.as_secs_f64() * unit(dice)).unwrap_or_default();
         let events = dice % 8;
         match kind {
             FaultKind::DelayRequest => Effect::DelayRequest(time),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use setpoint_env::Later;
 use tokio::time::Instant;
 
 /// Tokens: some at once, then one in a while.
@@ -23,7 +24,7 @@ impl Allowance {
 
     /// Takes a token, if one is there.
     pub(super) fn take(&mut self, now: Instant) -> bool {
-        let full = self.full.max(now) + INTERVAL;
+        let full = self.full.max(now).later(INTERVAL);
         let allowed = full.duration_since(now) <= INTERVAL * BURST;
         if allowed {
             self.full = full;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use setpoint_env::Env;
+use setpoint_env::{Env, Later};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -39,7 +39,7 @@ pub(super) struct Teller<T> {
 impl<T: Object> Teller<T> {
     /// Tells the handler everything, for ever.
     pub(super) async fn run(self) {
-        let mut resync_at = self.resync.map(|period| self.env.instant() + period);
+        let mut resync_at = self.resync.map(|period| self.env.instant().later(period));
         let mut calls = 0;
         loop {
             poll_fn(|context| self.handler.poll_ready(context)).await;
@@ -47,7 +47,7 @@ impl<T: Object> Teller<T> {
                 && self.env.instant() >= due
             {
                 self.begin_resync();
-                resync_at = Some(due + period);
+                resync_at = Some(due.later(period));
             }
             let popped = self.listener.buffer.lock().pop();
             match popped {

@@ -63,6 +63,9 @@ impl LocalClock {
     }
 
     fn scale(&self, time: Duration, factor: f64) -> Duration {
-        if self.rate == 1.0 { time } else { time.mul_f64(factor) }
+        if self.rate == 1.0 {
+            return time;
+        }
+        Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(Duration::MAX)
     }
 }

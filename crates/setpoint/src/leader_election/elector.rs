@@ -82,7 +82,7 @@ impl<'a> Elector<'a> {
                     tracing::warn!(lease = %config, %error, "cannot get the lease; trying again");
                 }
             }
-            clock.sleep_until(clock.now() + clock.jitter(config.retry, JITTER)).await;
+            clock.sleep_until(clock.now().saturating_add(clock.jitter(config.retry, JITTER))).await;
         }
     }
 
@@ -131,7 +131,7 @@ impl<'a> Elector<'a> {
     async fn renew(&mut self, mut sent: Duration, fence: &Fence) {
         let LeaderElection { config, clock, .. } = self.election;
         loop {
-            clock.sleep_until(sent + config.retry).await;
+            clock.sleep_until(sent.saturating_add(config.retry)).await;
             let start = clock.now();
             match self.lock.attempt().await {
                 Outcome::Held { sent } => {

@@ -69,8 +69,8 @@ impl Fence {
     pub(super) fn extend(&self, sent: Duration, length: Duration) {
         let clock = &self.inner.clock;
         // What has passed since it was sent is taken off, so that both clocks end at the same time.
-        let length = (sent + length).saturating_sub(clock.now());
-        let at = clock.now() + length;
+        let length = sent.saturating_add(length).saturating_sub(clock.now());
+        let at = clock.now().saturating_add(length);
         self.inner.deadline.send_replace(Some(Deadline { at, wall: clock.wall(), length }));
     }
 

@@ -58,7 +58,7 @@ impl Observed {
     /// What a candidate or leader does next, by the local clock's `now`.
     pub(super) fn step(&self, config: &LeaseConfig, now: Duration, wall: Timestamp) -> Step {
         let is_mine = self.holder() == Some(&config.identity);
-        let is_held = self.holder().is_some() && now < self.changed + self.duration(config);
+        let is_held = self.holder().is_some() && now < self.changed.saturating_add(self.duration(config));
         if !is_mine && is_held {
             return Step::Wait;
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use setpoint_env::Env;
+use setpoint_env::{Env, Later};
 use tokio::time::Instant;
 
 /// How waiting grows after failures: `first`, then twice as long each time up to `most`, each wait made up
@@ -53,7 +53,7 @@ impl BackoffState {
         self.next = (base * 2).min(self.backoff.most);
         let wait = self.env.jitter(base, 1.0);
         // Health is counted from the end of the wait.
-        self.last_failure = Some(now + wait);
+        self.last_failure = Some(now.later(wait));
         wait
     }
 }

@@ -60,6 +60,6 @@ impl ReflectorConfig {
 
     /// For how long a watch with this timeout may be silent.
     pub(super) fn silence(&self, watch_timeout: Duration) -> Duration {
-        watch_timeout + self.silence_margin
+        watch_timeout.saturating_add(self.silence_margin)
     }
 }

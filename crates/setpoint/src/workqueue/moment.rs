@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use setpoint_env::Later;
 use tokio::time::Instant;
 
 /// Nanoseconds since an instant that the queue was made at.
@@ -19,7 +20,7 @@ impl Moment {
     }
 
     pub(super) fn instant(self, origin: Instant) -> Instant {
-        origin + Duration::from_nanos(self.0.get() - 1)
+        origin.later(Duration::from_nanos(self.0.get() - 1))
     }
 
     /// The time from `earlier` to this moment.

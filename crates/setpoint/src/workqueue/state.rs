@@ -147,7 +147,7 @@ impl<K> State<K> {
     pub(super) fn unfinished(&self, now: Moment) -> Unfinished {
         let times = self.slots.iter().filter_map(|slot| slot.started).map(|started| now.since(started));
         times.fold(Unfinished::default(), |sum, time| Unfinished {
-            total: sum.total + time,
+            total: sum.total.saturating_add(time),
             longest: sum.longest.max(time),
         })
     }

@@ -135,6 +135,7 @@ impl Cluster {
 
     /// The latest that another takes over: it sees the last renewal after one wait, waits for the lease, and
     /// looks again after one wait; all by the slowest clock. (Timers are as fine as a millisecond.)
+    #[expect(clippy::disallowed_methods, reason = "the numbers are the test's own")]
     fn bound(&self) -> Duration {
         let slowest = self.rates.iter().copied().fold(f64::INFINITY, f64::min);
         (15 * SECOND + 2 * 2 * SECOND.mul_f64(2.2)).div_f64(slowest) + SECOND / 200

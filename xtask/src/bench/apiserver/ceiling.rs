@@ -17,7 +17,7 @@ const SYNCING: Duration = Duration::from_secs(2);
 pub(super) fn run(sides: &Sides<'_>, figures: &mut Figures) -> Result<()> {
     let on = temp_dir();
     let seconds = if sides.bench.quick { 0.5 } else { sides.bench.apiserver.seconds };
-    let limit = Duration::from_secs_f64(seconds);
+    let limit = Duration::try_from_secs_f64(seconds)?;
     let connections = if sides.bench.quick { &vec![16] } else { &sides.bench.apiserver.connections };
     for _ in 0..sides.bench.rounds() {
         figures.add("the disk", "the disk", &[(SYNCS, syncs(&on, limit.min(SYNCING))?)]);

@@ -82,7 +82,7 @@ impl Turn<'_> {
             .args(["--operation", self.operation])
             .args(["--connections", &self.connections.to_string()])
             .args(["--seconds", &self.seconds.to_string()]);
-        let limit = Duration::from_secs_f64(self.seconds + 60.0);
+        let limit = Duration::try_from_secs_f64(self.seconds + 60.0)?;
         let finished = process::run(command, None, limit)?;
         ensure!(finished.status.success(), "the load program failed: {}", finished.stderr.trim());
         Ok(serde_json::from_str(&finished.stdout)?)

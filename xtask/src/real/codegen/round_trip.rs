@@ -182,7 +182,7 @@ fn processor_time(said: &str) -> Option<Duration> {
         Some(minutes.parse::<f64>().ok()? * 60.0 + seconds.parse::<f64>().ok()?)
     };
     let times: Option<Vec<f64>> = said.lines().last()?.split_whitespace().map(seconds).collect();
-    Some(Duration::from_secs_f64(times?.iter().sum()))
+    Duration::try_from_secs_f64(times?.iter().sum()).ok()
 }
 
 /// Creates every CRD that was made again, and waits until the server serves it.

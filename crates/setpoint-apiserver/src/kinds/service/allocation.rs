@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use setpoint_env::Later;
 
 use super::super::at::{At, Errors, items};
 use super::{families, is_headless, may_have_node_ports, needs_cluster_ip, needs_health_check};
@@ -437,7 +438,8 @@ impl Taker<'_> {
 fn is_old(core: &Core, holder: &Value) -> bool {
     const AGE: std::time::Duration = std::time::Duration::from_secs(60);
     let made = object::text(holder, &["metadata", "creationTimestamp"]);
-    made.and_then(|time| time.parse::<jiff::Timestamp>().ok()).is_none_or(|time| time + AGE < core.env.now())
+    made.and_then(|time| time.parse::<jiff::Timestamp>().ok())
+        .is_none_or(|time| time.later(AGE) < core.env.now())
 }
 
 fn parent(service: &Value) -> Value {

@@ -58,7 +58,7 @@ struct Items<'a, 'de> {
 
 impl<'de> Items<'_, 'de> {
     fn at(&self) -> At<'static> {
-        At { ty: self.of.ty, field: self.of.field.name, depth: self.of.depth }
+        At { ty: self.of.ty, field: self.of.field.name, depth: self.of.depth, left: None }
     }
 
     /// Goes to the next item, if there is one.

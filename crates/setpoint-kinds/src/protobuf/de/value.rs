@@ -52,7 +52,7 @@ impl<'de> FieldValue<'de, '_> {
         wire: u8,
         reader: &mut Reader<'de>,
     ) -> Result<Self, DecodeError> {
-        let at = At { ty, field: field.name, depth };
+        let at = At { ty, field: field.name, depth, left: None };
         let repeated = |item| Repeated { ty, field, item, depth };
         match &field.ty {
             FieldType::List(item) if wire == wire_of(item) => Ok(FieldValue::List(repeated(item))),

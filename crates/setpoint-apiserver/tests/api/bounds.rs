@@ -1,0 +1,325 @@
+//! What a request can make is bounded, whichever way it makes it.
+
+use serde_json::{Value, json};
+
+use crate::definitions::DEFINITIONS;
+use crate::support::{Api, MAPS, PODS, map, pod};
+
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+const JSON_PATCH: &str = "application/json-patch+json";
+
+const DEEPS: &str = "/apis/example.com/v1/namespaces/default/deeps";
+/// How deep an object may be nested.
+const DEPTH: usize = 119;
+/// How many bytes an object may take.
+const BYTES: usize = (3 << 20) - 4096;
+
+/// `{"a":{"a":…}}`, so many levels.
+fn nested(levels: usize) -> String {
+    format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels))
+}
+
+fn deep(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Deep", "metadata": {"name": name}, "spec": spec})
+}
+
+/// An object that is nested so deep as a whole.
+fn deep_object(name: &str, depth: usize) -> Value {
+    deep(name, &serde_json::from_str(&nested(depth - 1)).unwrap())
+}
+
+/// A definition of Deeps, whose spec has this schema.
+fn definition(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "deeps.example.com"},
+        "spec": {
+            "group": "example.com", "names": {"kind": "Deep", "plural": "deeps"}, "scope": "Namespaced",
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"spec": spec}
+            }}}],
+        }
+    })
+}
+
+/// A server with Deeps, whose spec may be anything.
+async fn with_deeps() -> Api {
+    let api = Api::new();
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    api.post(DEFINITIONS, &definition(&any)).await.ok();
+    api
+}
+
+#[track_caller]
+fn check_too_large(answer: &crate::support::Answer, which: &str) {
+    assert_eq!(
+        (answer.code, answer.reason()),
+        (413, "RequestEntityTooLarge"),
+        "{:.300}",
+        answer.body.to_string()
+    );
+    assert!(answer.message().contains(which), "{}", answer.message());
+}
+
+/// Copies a deep value into its own leaf again and again.
+fn deep_copies() -> String {
+    let mut patch = format!(r#"[{{"op":"add","path":"/x","value":{}}}"#, nested(90));
+    let mut leaf = "/x".to_owned() + &"/a".repeat(90);
+    for _ in 0..7 {
+        patch.push_str(&format!(r#",{{"op":"copy","from":"/x","path":"{leaf}"}}"#));
+        leaf = leaf.clone() + &leaf[2..];
+    }
+    patch + "]"
+}
+
+#[tokio::test]
+async fn a_patch_cannot_nest_a_value_deeper_than_a_body_can() {
+    let api = Api::new();
+    let path = format!("{MAPS}/a");
+    api.post(MAPS, &map("a", "x")).await.ok();
+    let answer = api.call("PATCH", &path, JSON_PATCH, deep_copies()).await;
+    answer.refused(
+        413,
+        "Request entity too large: an object may be nested 119 levels deep, and this one would be deeper",
+    );
+    assert_eq!(api.get(&path).await.ok()["data"]["key"], "x");
+}
+
+#[tokio::test]
+async fn a_name_that_is_a_path_segment_has_a_greatest_length() {
+    let api = Api::new();
+    let role = |name: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name}});
+    api.post(ROLES, &role(&"r".repeat(1024))).await.ok();
+    let answer = api.post(ROLES, &role(&"r".repeat(70_000))).await;
+    assert_eq!((answer.code, answer.reason()), (422, "Invalid"));
+    assert_eq!(answer.body["details"]["causes"][0]["field"], "metadata.name");
+    assert!(answer.message().ends_with(": must be no more than 1024 bytes"), "{}", answer.message().len());
+    let mut generated = role("");
+    generated["metadata"] = json!({"generateName": "r".repeat(1025)});
+    let answer = api.post(ROLES, &generated).await;
+    assert_eq!(answer.body["details"]["causes"][0]["field"], "metadata.generateName");
+    let answer = api.put(&format!("{ROLES}/{}", "r".repeat(1025)), &role(&"r".repeat(1025))).await;
+    assert_eq!((answer.code, answer.reason()), (422, "Invalid"), "nor by a PUT to a free name");
+}
+
+#[tokio::test]
+async fn a_pod_may_be_given_more_time_to_end_than_there_is() {
+    let api = Api::new();
+    let mut placed = pod("a");
+    placed["spec"]["nodeName"] = "n".into();
+    api.post(PODS, &placed).await.ok();
+    let deleted = api.delete(&format!("{PODS}/a"), &json!({"gracePeriodSeconds": i64::MAX})).await.ok();
+    assert_eq!(deleted["metadata"]["deletionGracePeriodSeconds"], i64::MAX);
+    assert_eq!(deleted["metadata"]["deletionTimestamp"], "9999-12-30T22:00:00Z");
+    let sooner = api.delete(&format!("{PODS}/a?gracePeriodSeconds={}", u64::MAX), &Value::Null).await;
+    assert_ne!(sooner.code, 500, "{}", sooner.body);
+    let sooner = api.delete(&format!("{PODS}/a"), &json!({"gracePeriodSeconds": 5})).await.ok();
+    assert_eq!(sooner["metadata"]["deletionTimestamp"], "2026-01-01T00:00:05Z");
+}
+
+/// A thread of the tests has the 2 MiB of stack that a worker has, and a debug build needs most of it.
+#[tokio::test]
+async fn an_object_at_the_limit_of_depth_passes_through_everything() {
+    let api = with_deeps().await;
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "same"}, "spec": {
+            "matchConstraints": {"resourceRules": [{"apiGroups": ["example.com"], "apiVersions": ["*"],
+                "operations": ["*"], "resources": ["deeps"]}]},
+            "validations": [{"expression": "oldObject == null || object == null || object.spec == oldObject.spec"}]}});
+    api.post(policies, &policy).await.ok();
+    let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "same"}, "spec": {"policyName": "same", "validationActions": ["Deny"]}});
+    api.post(&format!("{policies}").replace("policies", "policybindings"), &binding).await.ok();
+
+    let path = format!("{DEEPS}/a");
+    let object = deep_object("a", DEPTH);
+    let mut watch = api.watch(&format!("{DEEPS}?watch=1")).await;
+    api.post(DEEPS, &object).await.ok();
+    assert_eq!(watch.line().await, "ADDED a");
+    let read = api.get(&path).await.ok();
+    assert_eq!(read["spec"], object["spec"]);
+    assert!(read["metadata"]["managedFields"].to_string().matches("f:a").count() > 100);
+    api.put(&path, &read).await.ok();
+    api.merge(&path, &json!({"metadata": {"labels": {"x": "merge"}}})).await.ok();
+    let patch = r#"[{"op":"add","path":"/metadata/labels/y","value":"json"},{"op":"test","path":"/spec","value":SPEC}]"#;
+    let patch = patch.replace("SPEC", &object["spec"].to_string());
+    api.call("PATCH", &path, JSON_PATCH, patch).await.ok();
+    let apply = format!("{path}?fieldManager=me&force=true");
+    let applied = api.call("PATCH", &apply, "application/apply-patch+yaml", object.to_string()).await.ok();
+    assert_eq!(applied["metadata"]["labels"], json!({"x": "merge", "y": "json"}));
+    assert_eq!(api.get(DEEPS).await.names(), ["a"]);
+    for accept in [
+        "application/yaml",
+        "application/json;as=Table;v=v1;g=meta.k8s.io",
+        "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    ] {
+        let request =
+            http::Request::get(&path).header("accept", accept).body(http_body_util::Full::default());
+        assert_eq!(api.answer(request.unwrap()).await.code, 200, "{accept}");
+    }
+    api.delete(&path, &Value::Null).await.ok();
+}
+
+#[tokio::test]
+async fn an_object_deeper_than_the_limit_is_refused_however_it_is_made() {
+    let api = with_deeps().await;
+    let path = format!("{DEEPS}/a");
+    check_too_large(&api.post(DEEPS, &deep_object("a", DEPTH + 1)).await, "119 levels");
+    api.post(DEEPS, &deep_object("a", 3)).await.ok();
+    check_too_large(&api.put(&path, &deep_object("a", DEPTH + 1)).await, "119 levels");
+    let more = json!({"spec": deep_object("a", DEPTH + 1)["spec"]});
+    check_too_large(&api.merge(&path, &more).await, "119 levels");
+    let applied = deep_object("a", DEPTH + 1).to_string();
+    let apply = format!("{path}?fieldManager=me&force=true");
+    check_too_large(&api.call("PATCH", &apply, "application/apply-patch+yaml", applied).await, "119 levels");
+    for operation in [
+        json!([{"op": "add", "path": "/spec/b", "value": deep_object("a", DEPTH)["spec"]}]),
+        json!([{"op": "replace", "path": "/spec", "value": deep_object("a", DEPTH + 1)["spec"]}]),
+        json!([{"op": "add", "path": "/b", "value": deep_object("a", DEPTH - 1)["spec"]},
+               {"op": "move", "from": "/b", "path": "/spec/a/a"}]),
+    ] {
+        let answer = api.call("PATCH", &path, JSON_PATCH, operation.to_string()).await;
+        assert_eq!(answer.code, 413, "{:.300}", answer.body.to_string());
+    }
+    // A patch of a kind with a Go type drops what the kind does not have, but only after it was made.
+    api.post(MAPS, &map("a", "x")).await.ok();
+    let strategic = "application/strategic-merge-patch+json";
+    let answer =
+        api.call("PATCH", &format!("{MAPS}/a"), strategic, format!("{{\"x\":{}}}", nested(125))).await;
+    check_too_large(&answer, "119 levels");
+}
+
+#[tokio::test]
+async fn defaults_cannot_make_much_of_little() {
+    let api = Api::new();
+    let item =
+        json!({"type": "object", "properties": {"d": {"type": "string", "default": "x".repeat(10_000)}}});
+    let spec = json!({"type": "object", "properties": {"list": {"type": "array", "items": item}}});
+    api.post(DEFINITIONS, &definition(&spec)).await.ok();
+    let items = vec![json!({}); 100_000];
+    check_too_large(&api.post(DEEPS, &deep("a", &json!({"list": items}))).await, "bytes");
+    api.post(DEEPS, &deep("a", &json!({"list": [{}, {}]}))).await.ok();
+}
+
+#[tokio::test]
+async fn a_schema_that_fills_in_more_than_it_did_does_not_make_objects_unreadable() {
+    let api = Api::new();
+    let schema = |default: Value| {
+        let item = json!({"type": "object", "properties": {"d": default}});
+        definition(&json!({"type": "object", "properties": {"list": {"type": "array", "items": item}}}))
+    };
+    api.post(DEFINITIONS, &schema(json!({"type": "string"}))).await.ok();
+    api.post(DEEPS, &deep("a", &json!({"list": vec![json!({}); 10_000]}))).await.ok();
+    let mut changed = api.get(&format!("{DEFINITIONS}/deeps.example.com")).await.ok();
+    changed["spec"]["versions"] =
+        schema(json!({"type": "string", "default": "x".repeat(10_000)}))["spec"]["versions"].clone();
+    api.put(&format!("{DEFINITIONS}/deeps.example.com"), &changed).await.ok();
+    let read = api.get(&format!("{DEEPS}/a")).await.ok();
+    assert_eq!(read["spec"]["list"].as_array().unwrap().len(), 10_000);
+    assert!(read.to_string().len() < 8 << 20, "{}", read.to_string().len());
+    api.delete(&format!("{DEEPS}/a"), &Value::Null).await.ok();
+}
+
+#[tokio::test]
+async fn what_is_stored_can_be_sent_back_and_deleted() {
+    let api = with_deeps().await;
+    let filled = |bytes: usize| {
+        let mut object = deep("a", &json!({"a": "x".repeat(bytes)}));
+        object["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        object
+    };
+    // The body is small enough; with what the server adds, the object is not.
+    check_too_large(&api.post(DEEPS, &filled(BYTES - 300)).await, &BYTES.to_string());
+    let stored = api.post(DEEPS, &filled(BYTES - 1000)).await.ok();
+    let path = format!("{DEEPS}/a");
+    api.put(&path, &stored).await.ok();
+    let longer = json!({"metadata": {"annotations": {"a": "x".repeat(2000)}}});
+    check_too_large(&api.merge(&path, &longer).await, &BYTES.to_string());
+    api.delete(&path, &json!({"propagationPolicy": "Foreground"})).await.ok();
+    let marked = api.get(&path).await.ok();
+    api.put(&path, &marked).await.ok();
+    api.merge(&path, &json!({"metadata": {"finalizers": null}})).await.ok();
+    assert_eq!(api.get(&path).await.code, 404);
+}
+
+#[tokio::test]
+async fn aliases_cannot_repeat_a_long_text() {
+    let api = with_deeps().await;
+    let aliases = vec!["*t"; 5_000].join(",");
+    let yaml = format!(
+        "apiVersion: example.com/v1\nkind: Deep\nmetadata: {{name: a}}\nspec:\n  t: &t {}\n  l: [{aliases}]\n",
+        "x".repeat(100_000)
+    );
+    check_too_large(&api.call("POST", DEEPS, "application/yaml", yaml).await, "bytes");
+}
+
+#[tokio::test]
+async fn a_body_has_a_bounded_number_of_values() {
+    let api = with_deeps().await;
+    check_too_large(&api.post(DEEPS, &deep("a", &json!({"l": vec![0; 300_000]}))).await, "250000 values");
+    // What the kind fills in counts, too.
+    let mut many = pod("a");
+    many["spec"]["containers"] = vec![json!({}); 200_000].into();
+    check_too_large(&api.post(PODS, &many).await, "250000 values");
+}
+
+#[tokio::test]
+async fn a_body_in_protobuf_has_a_bounded_number_of_messages() {
+    let api = Api::new();
+    let delimited = |number: u8, bytes: &[u8]| {
+        let mut out = vec![number << 3 | 2];
+        let mut length = bytes.len();
+        while length >= 0x80 {
+            out.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
+            length >>= 7;
+        }
+        out.push(u8::try_from(length).unwrap());
+        [out.as_slice(), bytes].concat()
+    };
+    // A million containers, all of them empty, each of two bytes.
+    let spec = delimited(2, &[2 << 3 | 2, 0].repeat(1_000_000));
+    let kind = [delimited(1, b"v1"), delimited(2, b"Pod")].concat();
+    let body = [b"k8s\0".to_vec(), delimited(1, &kind), delimited(2, &spec)].concat();
+    let answer = api.call("POST", PODS, "application/vnd.kubernetes.protobuf", body).await;
+    assert_eq!((answer.code, answer.reason()), (400, "BadRequest"));
+    assert!(answer.message().contains("100000 messages"), "{}", answer.message());
+}
+
+#[tokio::test]
+async fn errors_do_not_quote_more_than_a_person_can_read() {
+    let api = Api::new();
+    let mut object = map("a", "x");
+    let owner = |n: usize| json!({"apiVersion": "v1", "kind": "Pod", "name": n.to_string(), "uid": "u", "controller": true});
+    object["metadata"]["ownerReferences"] = (0..20_000).map(owner).collect();
+    let answer = api.post(MAPS, &object).await;
+    assert_eq!((answer.code, answer.reason()), (422, "Invalid"));
+    assert!(answer.message().len() < 8 << 20, "{}", answer.message().len());
+    let api = Api::new();
+    let known = json!({"type": "object", "additionalProperties": {"type": "object", "properties": {"k": {"type": "string"}}}});
+    api.post(DEFINITIONS, &definition(&known)).await.ok();
+    let unknown: serde_json::Map<String, Value> = (0..20_000).map(|n| (n.to_string(), json!(1))).collect();
+    let answer = api
+        .post(&format!("{DEEPS}?fieldValidation=Strict"), &deep("a", &json!({"x".repeat(100_000): unknown})))
+        .await;
+    assert_eq!(answer.code, 400);
+    assert!(answer.message().len() < 16 << 20, "{}", answer.message().len());
+}
+
+#[tokio::test]
+async fn schemas_at_the_limit_of_depth_are_taken_and_published() {
+    let api = Api::new();
+    let lists = (0..90).fold(json!({"type": "string"}), |items, _| json!({"type": "array", "items": items}));
+    let objects = (0..45)
+        .fold(json!({"type": "string"}), |inner, _| json!({"type": "object", "properties": {"a": inner}}));
+    let spec = json!({"type": "object", "properties": {"lists": lists, "objects": objects}});
+    api.post(DEFINITIONS, &definition(&spec)).await.ok();
+    api.get("/openapi/v3/apis/example.com/v1").await.ok();
+    let list = (0..90).fold(json!("x"), |inner, _| json!([inner]));
+    let object = (0..45).fold(json!("x"), |inner, _| json!({"a": inner}));
+    api.post(DEEPS, &deep("a", &json!({"lists": list, "objects": object}))).await.ok();
+    let deeper =
+        (0..130).fold(json!({"type": "string"}), |items, _| json!({"type": "array", "items": items}));
+    let answer = api.put(&format!("{DEFINITIONS}/deeps.example.com"), &definition(&deeper)).await;
+    assert!((400..500).contains(&answer.code), "{}", answer.code);
+}
