@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Response;
-use setpoint_env::Later;
 
 use crate::answer::{Answer, Payload};
 use crate::convert;
