@@ -238,7 +238,8 @@ fn shorten(metadata: &mut Map<String, Value>, wanted: Option<u64>, now: Timestam
     let Some(mut grace) = wanted.filter(|wanted| *wanted < given) else { return false };
     let end = metadata.get("deletionTimestamp").and_then(Value::as_str);
     let end = end.and_then(|end| end.parse::<Timestamp>().ok());
-    let mut end = end.and_then(|end| end.checked_sub(Duration::from_secs(given - grace)).ok()).unwrap_or(now);
+    let begun = end.and_then(|end| end.checked_sub(Duration::from_secs(given)).ok()).unwrap_or(now);
+    let mut end = begun.later(Duration::from_secs(grace));
     if end < now {
         // Who ends it has to see that its time is over, unless it is to vanish at once.
         end = now;
