@@ -24,6 +24,9 @@ const REVIEW_DEPTH: usize = 3;
 pub(crate) const MAX_NODES: usize = 250_000;
 /// The largest object that is stored: whatever is read can be sent back, since a body may be a little larger.
 pub(crate) const MAX_OBJECT: usize = MAX_BODY - 4096;
+/// How many bytes of text an object may have before its encoded form is looked at: more than any store can hold already, or
+/// what is too large could not shrink.
+const MAX_TEXT: usize = 2 * MAX_BODY;
 /// By how much an object may be larger when it is marked as deleted: otherwise the largest could not be deleted.
 const MARK: usize = 1024;
 
@@ -124,7 +127,7 @@ pub(crate) struct Room {
 
 impl Default for Room {
     fn default() -> Room {
-        Room { nodes: MAX_NODES, bytes: MAX_OBJECT }
+        Room { nodes: MAX_NODES, bytes: MAX_TEXT }
     }
 }
 
@@ -314,8 +317,8 @@ mod tests {
     fn an_object_is_bounded_in_values_and_bytes() {
         assert_eq!(check(&json!({"a": vec![0; MAX_NODES - 1]})), Ok(()));
         assert_eq!(check(&json!({"a": vec![0; MAX_NODES]})), Err(Exceeded::Nodes));
-        assert_eq!(check(&json!({"a": "x".repeat(MAX_OBJECT)})), Err(Exceeded::Bytes));
-        assert_eq!(check(&json!({ "x".repeat(MAX_OBJECT): 1 })), Err(Exceeded::Bytes));
+        assert_eq!(check(&json!({"a": "x".repeat(MAX_TEXT)})), Err(Exceeded::Bytes));
+        assert_eq!(check(&json!({ "x".repeat(MAX_TEXT + 1): 1 })), Err(Exceeded::Bytes));
     }
 
     #[test]

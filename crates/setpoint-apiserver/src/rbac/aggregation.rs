@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::index::Index;
 use super::rule::Rule;
+use crate::bounds;
 use crate::contention::Attempts;
 use crate::object;
 use crate::resource::Registry;
@@ -109,7 +110,12 @@ async fn write(core: &Core, name: &str, rules: &[Rule]) -> Result<()> {
     while let Some(record) = current {
         let mut role = object::decode(&record.value, record.revision);
         role["rules"] = serde_json::to_value(rules).unwrap_or(Value::Null);
-        let action = Action::Put { value: object::encode(&role), expires: None };
+        let value = object::encode(&role);
+        if let Err(exceeded) = bounds::check_stored(&value, Some(&record.value)) {
+            tracing::warn!(role = name, %exceeded, "an aggregated cluster role keeps its rules");
+            return Ok(());
+        }
+        let action = Action::Put { value, expires: None };
         let change = Change { key: key.clone(), expect: Expect::Revision(record.revision), action };
         match core.storage.commit(change).await {
             Ok(_) => return Ok(()),
