@@ -91,18 +91,7 @@ fn watches(page: &mut Page, shared: &Shared) {
 
 /// kube-apiserver counts the versions of a kind together; so does the sum over `version`.
 fn lists(page: &mut Page, shared: &Shared) {
-    let metrics: [(&str, &str, fn(&ListCounts) -> &AtomicU64); 3] = [
-        ("apiserver_storage_list_total", "Lists that were read from the store.", |counts| &counts.lists),
-        (
-            "apiserver_storage_list_fetched_objects_total",
-            "Objects and changes that lists have looked at.",
-            |counts| &counts.fetched,
-        ),
-        ("apiserver_storage_list_returned_objects_total", "Objects that lists have found.", |counts| {
-            &counts.returned
-        }),
-    ];
-    for (name, help, count) in metrics {
+    let mut metric = |name: &str, help: &str, count: fn(&ListCounts) -> &AtomicU64| {
         page.metric(name, "counter", help);
         for ((group, version, resource), counts) in NAMES.watches.iter().zip(&shared.lists) {
             if counts.lists.load(Relaxed) > 0 {
@@ -110,7 +99,12 @@ fn lists(page: &mut Page, shared: &Shared) {
                 page.line(name, &labels, count(counts).load(Relaxed));
             }
         }
-    }
+    };
+    metric("apiserver_storage_list_total", "Lists that were read from the store.", |counts| &counts.lists);
+    let fetched = "apiserver_storage_list_fetched_objects_total";
+    metric(fetched, "Objects and changes that lists have looked at.", |counts| &counts.fetched);
+    let returned = "apiserver_storage_list_returned_objects_total";
+    metric(returned, "Objects that lists have found.", |counts| &counts.returned);
 }
 
 fn stored(page: &mut Page, storage: &Stats) {

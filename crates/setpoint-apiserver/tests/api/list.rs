@@ -310,3 +310,40 @@ async fn a_long_list_comes_in_pieces_in_every_layout() {
         assert_eq!(items.len(), 100, "{accept} {query}");
     }
 }
+
+#[tokio::test]
+async fn pods_are_found_by_their_node_whatever_happens_to_them() {
+    let api = Api::new();
+    let on = |name: &str, node: &str| {
+        let mut pod = pod(name);
+        pod["spec"]["nodeName"] = node.into();
+        pod
+    };
+    for n in 0..100 {
+        api.post(PODS, &on(&format!("p{n:02}"), &format!("node-{}", n % 10))).await.ok();
+    }
+    let other = "/api/v1/namespaces/kube-system/pods";
+    let by_node = "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-3";
+    let first = api.get(by_node).await;
+    assert_eq!(first.names(), ["p03", "p13", "p23", "p33", "p43", "p53", "p63", "p73", "p83", "p93"]);
+    let at = version(&first.body);
+    api.delete(&format!("{PODS}/p13"), &json!({"gracePeriodSeconds": 0})).await.ok();
+    api.post(PODS, &on("p13", "node-4")).await.ok();
+    api.post(PODS, &pod("p14-unplaced")).await.ok();
+    api.post(other, &on("agent", "node-3")).await.ok();
+    let left = ["p03", "p23", "p33", "p43", "p53", "p63", "p73", "p83", "p93", "agent"];
+    assert_eq!(api.get(by_node).await.names(), left);
+    let then = api.get(&format!("{by_node}&resourceVersion={at}&resourceVersionMatch=Exact")).await;
+    assert_eq!(then.names(), first.names(), "as it was then");
+    let both = api.get(&format!("{by_node},status.phase!%3DPending")).await;
+    assert_eq!(both.names(), [""; 0], "other terms count, too");
+    assert_eq!(api.get("/api/v1/pods?fieldSelector=spec.nodeName%3D").await.names(), ["p14-unplaced"]);
+    let mut watch = api.watch(&format!("{by_node}&watch=true")).await;
+    for name in left {
+        assert_eq!(watch.line().await, format!("ADDED {name}"));
+    }
+    let page = api.get(&format!("{by_node}&limit=4")).await;
+    assert_eq!(page.names(), left[..4]);
+    let token = page.body["metadata"]["continue"].as_str().unwrap();
+    assert_eq!(api.get(&format!("{by_node}&limit=9&continue={token}")).await.names(), left[4..]);
+}
