@@ -22,6 +22,8 @@ const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 /// A server that takes its time: it has a disk.
 struct World {
     api: Api,
+    /// Who leaves.
+    user: User,
     folder: TempDir,
 }
 
@@ -31,7 +33,7 @@ impl World {
         let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
         let log = AuditLog::new(folder.path().join("audit.log")).policy(Policy::parse(policy).unwrap());
         let server = ApiServer::builder().audit(log).unwrap().open(folder.path().join("data")).await.unwrap();
-        World { api: Api::with(server), folder }
+        World { api: Api::with(server), user: User::admin(), folder }
     }
 
     /// Sends a request, and goes away after it was polled so often; true if that was late enough for an answer.
@@ -52,7 +54,7 @@ impl World {
             .header("audit-id", id)
             .body(StreamBody::new(pieces))
             .unwrap();
-        let answer = self.api.server.as_user(User::admin()).oneshot(request);
+        let answer = self.api.server.as_user(self.user.clone()).oneshot(request);
         polled(polls, Box::pin(answer)).await.is_some()
     }
 
@@ -104,7 +106,23 @@ async fn leave_everywhere(
 
 #[tokio::test]
 async fn a_write_whose_client_leaves_is_done_and_told_or_neither() {
-    let world = World::new().await;
+    done_and_told_or_neither(World::new().await).await;
+}
+
+#[tokio::test]
+async fn the_same_holds_for_whoever_shares_processors_and_places() {
+    let mut world = World::new().await;
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let role =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
+    let jane = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}]);
+    let binding = json!({"metadata": {"name": "jane"}, "roleRef": role, "subjects": jane});
+    world.api.post(bindings, &binding).await.ok();
+    world.user = User::new("jane", [""; 0]);
+    done_and_told_or_neither(world).await;
+}
+
+async fn done_and_told_or_neither(world: World) {
     for name in ["put", "patch", "delete"] {
         for n in 1..200 {
             world.api.post(MAPS, &map(&format!("{name}-{n}"), "old")).await.ok();
