@@ -27,6 +27,7 @@ use crate::selector::FieldSelector;
 use crate::serve;
 use crate::server::Core;
 use crate::status::{Result, Status};
+use crate::store;
 use crate::user::User;
 
 /// How long a request that is not a watch may take.
@@ -133,6 +134,7 @@ async fn answer(
             Route::Server(_) if !matches!(parts.method, Method::GET | Method::HEAD) => {
                 Err(Status::method_not_allowed())
             }
+            Route::Server(segments) if store::is_backup(&segments) => store::respond(core, &acting),
             Route::Server(segments) => dispatch::server(core, &segments, &query, &parts.headers),
             Route::Resource(path) => {
                 let request = resource_request(core, parts, path, query, acting, body).await?;

@@ -392,6 +392,9 @@ impl From<ReadError> for Status {
 
 impl From<NotStored> for Status {
     fn from(error: NotStored) -> Status {
+        if error.is_full {
+            return Status::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", error.to_string());
+        }
         Status::internal(error)
     }
 }

@@ -10,8 +10,8 @@ use super::state::State;
 use super::view::View;
 use super::write::Write;
 use super::{
-    Change, CommitError, Found, Key, Limits, ListQuery, Page, ReadError, Record, Revision, Stats, Storage,
-    Watch,
+    Change, CommitError, Found, Key, Limits, ListQuery, Page, ReadError, Record, Revision, Snapshot, Stats,
+    Storage, Watch,
 };
 
 /// Keeps everything in memory; what it holds ends with it.
@@ -58,6 +58,7 @@ impl Storage for Memory {
 
     fn expire(&self, now: Timestamp) -> BoxFuture<'_, usize> {
         let count = self.view.write(|state| {
+            state.trim(|_, _| {});
             state.expired(now).into_iter().filter_map(|change| commit(state, change).ok()).count()
         });
         ready(count).boxed()
@@ -69,6 +70,10 @@ impl Storage for Memory {
 
     fn stats(&self) -> Stats {
         self.view.read(State::stats)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.view.read(State::snapshot)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -11,7 +11,8 @@ use tokio::sync::watch;
 use super::history::{Bounds, Log};
 use super::write::{Effect, Write};
 use super::{
-    Action, Batch, Change, Event, Expect, Key, Limits, ListQuery, Page, ReadError, Record, Revision, Stats,
+    Action, Batch, Change, Event, Expect, Key, Limits, ListQuery, Page, ReadError, Record, Revision,
+    Snapshot, Stats,
 };
 
 /// Live records and history, at one revision.
@@ -73,17 +74,17 @@ impl State {
         let collection = Arc::clone(&write.key.collection);
         let (record, deleted) = (Arc::clone(&write.record), write.effect == Effect::Delete);
         let previous = self.replace(write);
-        let event = Event { record, previous, deleted, protobuf: OnceLock::new() };
         let entry = self.collections.get_mut(&collection).expect("the write has made it");
-        self.bounds.push(&collection, &mut entry.log, event);
+        self.bounds.push(&collection, &mut entry.log, record, previous, deleted);
         entry.changed.send_replace(self.revision);
     }
 
-    /// Puts back a record of the time before history. False if that contradicts what is there already.
-    pub(super) fn restore(&mut self, write: Write) -> bool {
-        let fits = write.record.revision > self.revision && write.effect != Effect::Delete;
-        self.revision = self.revision.max(write.record.revision);
-        fits && self.replace(write).is_none()
+    /// Puts back a write of the time before history. Gives the revisions of writes that leave nothing.
+    pub(super) fn restore(&mut self, write: Write) -> impl Iterator<Item = Revision> + use<> {
+        let (revision, deleted) = (write.record.revision, write.effect == Effect::Delete);
+        self.revision = self.revision.max(revision);
+        let previous = self.replace(write).map(|record| record.revision);
+        previous.into_iter().chain(deleted.then_some(revision))
     }
 
     /// Puts back what an earlier run knew: its revision, and which history it had given up.
@@ -136,6 +137,23 @@ impl State {
             forgotten(&name, &event);
         }
         self.compacted = self.compacted.max(up_to);
+    }
+
+    /// Visits every event that history holds, collection by collection.
+    pub(super) fn each_event(&self, mut visit: impl FnMut(&Arc<str>, &Event)) {
+        for (name, collection) in &self.collections {
+            collection.log.after(0).for_each(|event| visit(name, event));
+        }
+    }
+
+    /// Every live record, for a backup.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let mut records = Vec::with_capacity(self.collections.values().map(|c| c.live.len()).sum());
+        for (name, collection) in &self.collections {
+            let live = collection.live.values();
+            records.extend(live.map(|live| (Arc::clone(name), Arc::clone(&live.record), live.expires)));
+        }
+        Snapshot::new(self.revision, records)
     }
 
     pub(super) fn compacted(&self) -> Revision {
@@ -233,6 +251,7 @@ impl State {
             history_events: self.bounds.events(),
             history_bytes: self.bounds.bytes(),
             records: self.collections.iter().map(|(name, c)| (Arc::clone(name), c.live.len())).collect(),
+            ..Stats::default()
         }
     }
 }
