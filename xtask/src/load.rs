@@ -6,6 +6,7 @@
 mod connection;
 mod fill;
 mod hostile;
+mod kill;
 mod server;
 mod soak;
 mod svg;
@@ -38,6 +39,8 @@ enum What {
     Fill(fill::Options),
     /// Malformed and abusive requests beside a decent client: memory, and what the decent one waits.
     Hostile(hostile::Options),
+    /// `kill -9` under load, again and again: nothing acknowledged is lost, nothing is there twice.
+    Kill(kill::Options),
     /// Lease renewals, events and updates at full speed: memory and file size level off.
     Soak(soak::Options),
 }
@@ -49,6 +52,7 @@ pub(crate) fn run(options: &Load) -> Result<ExitCode> {
         What::Throughput(what) => throughput::run(what, &binary, &options.on)?,
         What::Fill(what) => fill::run(what, &binary, &options.on)?,
         What::Hostile(what) => hostile::run(what, &binary, &options.on)?,
+        What::Kill(what) => kill::run(what, &binary, &options.on)?,
         What::Soak(what) => soak::run(what, &binary, &options.on)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -80,7 +80,7 @@ pub(crate) fn restore(
 
     let fresh = fresh(place).map_err(io)?;
     let revision = ahead_of(&summary, now);
-    let mut copied = || -> Result<(), Trouble> {
+    let mut copied = || -> Result<(), CopyError> {
         let database = builder().create_file(fresh.reopen()?).map_err(Fault::from)?;
         file.seek(SeekFrom::Start(0))?;
         fill(&database, Reader::new(BufReader::new(&file))?, revision)?;
@@ -88,8 +88,8 @@ pub(crate) fn restore(
         compare(&database, Reader::new(BufReader::new(&file))?)
     };
     copied().map_err(|trouble| match trouble {
-        Trouble::Backup(source) => unusable(source),
-        Trouble::Store(fault) => RestoreError::Store(fault.at(&target)),
+        CopyError::Backup(source) => unusable(source),
+        CopyError::Store(fault) => RestoreError::Store(fault.at(&target)),
     })?;
     fresh.as_file().sync_all().map_err(io)?;
 
@@ -108,26 +108,26 @@ pub(crate) fn restore(
 }
 
 /// Which side of the copy has failed.
-enum Trouble {
+enum CopyError {
     Backup(BackupError),
     Store(Fault),
 }
 
-impl From<BackupError> for Trouble {
-    fn from(error: BackupError) -> Trouble {
-        Trouble::Backup(error)
+impl From<BackupError> for CopyError {
+    fn from(error: BackupError) -> CopyError {
+        CopyError::Backup(error)
     }
 }
 
-impl From<Fault> for Trouble {
-    fn from(fault: Fault) -> Trouble {
-        Trouble::Store(fault)
+impl From<Fault> for CopyError {
+    fn from(fault: Fault) -> CopyError {
+        CopyError::Store(fault)
     }
 }
 
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Trouble {
-        Trouble::Store(::redb::StorageError::Io(error).into())
+impl From<io::Error> for CopyError {
+    fn from(error: io::Error) -> CopyError {
+        CopyError::Store(::redb::StorageError::Io(error).into())
     }
 }
 
@@ -152,7 +152,7 @@ fn ahead_of(backup: &Summary, now: Timestamp) -> Revision {
 }
 
 /// Every object is of the time before history, and all of that is given up.
-fn fill(database: &Database, mut backup: Reader<impl io::Read>, revision: Revision) -> Result<(), Trouble> {
+fn fill(database: &Database, mut backup: Reader<impl io::Read>, revision: Revision) -> Result<(), CopyError> {
     let mut row = Vec::new();
     let mut is_over = false;
     while !is_over {
@@ -190,7 +190,7 @@ fn fill(database: &Database, mut backup: Reader<impl io::Read>, revision: Revisi
 }
 
 /// Reads both again: the store has what the backup has, and nothing else.
-fn compare(database: &Database, mut backup: Reader<impl io::Read>) -> Result<(), Trouble> {
+fn compare(database: &Database, mut backup: Reader<impl io::Read>) -> Result<(), CopyError> {
     let transaction = database.begin_read().map_err(Fault::from)?;
     let log = transaction.open_table(LOG).map_err(Fault::from)?;
     let mut row = Vec::new();
