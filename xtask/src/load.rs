@@ -6,6 +6,7 @@
 mod connection;
 mod fill;
 mod hostile;
+mod kill;
 mod latencies;
 mod lists;
 mod race;
@@ -41,6 +42,8 @@ enum What {
     Fill(fill::Options),
     /// Malformed and abusive requests beside a decent client: memory, and what the decent one waits.
     Hostile(hostile::Options),
+    /// `kill -9` under load, again and again: nothing acknowledged is lost, nothing is there twice.
+    Kill(kill::Options),
     /// Lists that find nothing among many objects, and what another client waits meanwhile.
     Lists(lists::Options),
     /// Clients that patch one object at the same time: each patch is answered and kept.
@@ -56,6 +59,7 @@ pub(crate) fn run(options: &Load) -> Result<ExitCode> {
         What::Throughput(what) => throughput::run(what, &binary, &options.on)?,
         What::Fill(what) => fill::run(what, &binary, &options.on)?,
         What::Hostile(what) => hostile::run(what, &binary, &options.on)?,
+        What::Kill(what) => kill::run(what, &binary, &options.on)?,
         What::Lists(what) => lists::run(what, &binary, &options.on)?,
         What::Race(what) => race::run(what, &binary, &options.on)?,
         What::Soak(what) => soak::run(what, &binary, &options.on)?,

@@ -30,6 +30,7 @@ use crate::selector::FieldSelector;
 use crate::serve::{self, CertificateEnd};
 use crate::server::Core;
 use crate::status::{Result, Status};
+use crate::store;
 use crate::user::User;
 
 /// How long a request that is not a watch may take.
@@ -198,6 +199,9 @@ async fn prepare(
         match route {
             Route::Server(_) if !matches!(parts.method, Method::GET | Method::HEAD) => {
                 Err(Status::method_not_allowed())
+            }
+            Route::Server(segments) if store::is_backup(&segments) => {
+                Ok(Step::Answered(store::respond(core, &acting)?))
             }
             Route::Server(segments) => {
                 Ok(Step::Answered(dispatch::server(core, &segments, &query, &parts.headers)?))

@@ -30,9 +30,9 @@ const BUCKETS: [f64; 23] = [
 ];
 
 /// The codes that are counted one by one; others count as the last, 0.
-const CODES: [u16; 22] = [
+const CODES: [u16; 23] = [
     200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 413, 415, 422, 429, 500, 503, 504,
-    0,
+    507, 0,
 ];
 
 const VERBS: [&str; 9] = ["GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OTHER"];
@@ -452,6 +452,8 @@ mod tests {
             revision: 7,
             history_events: 3,
             history_bytes: 99,
+            is_full: true,
+            writer_panics: 2,
             records: vec![("apps/deployments".into(), 2), ("core/pods".into(), 5)],
         };
         let text = scrape(&Metrics::new(&Env::seeded(1)), &storage).await;
@@ -465,6 +467,8 @@ mod tests {
         check(&text, r#"setpoint_task_panics_total{task="roles"} 0"#);
         check(&text, "apiserver_audit_event_total 9");
         check(&text, r#"apiserver_audit_error_total{plugin="log"} 1"#);
+        check(&text, "setpoint_storage_full 1");
+        check(&text, "setpoint_storage_writer_panics_total 2");
         if cfg!(target_os = "linux") {
             for name in ["process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds"] {
                 assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "{text}");

@@ -189,6 +189,22 @@ impl Attributes {
     }
 }
 
+impl Attributes {
+    /// How many bytes they take so far, about.
+    pub(crate) fn weight(&self) -> usize {
+        // Two pointers and two lengths, and two pieces of memory of 16 bytes at least.
+        const PAIR: usize = 64;
+        let labels = self.labels.get().map_or(0, |labels| {
+            labels.iter().map(|(key, value)| PAIR + key.len() + value.len()).sum::<usize>()
+        });
+        let fields = self
+            .fields
+            .get()
+            .map_or(0, |fields| fields.iter().map(|value| PAIR / 2 + value.len()).sum::<usize>());
+        labels + fields
+    }
+}
+
 /// Keys and values.
 type Labels = Box<[(Box<str>, Box<str>)]>;
 

@@ -36,6 +36,7 @@ use crate::response::Body;
 use crate::serve;
 use crate::status::Result;
 use crate::storage::{Limits, Memory, NotStored, OpenError, Redb, Storage};
+use crate::store;
 use crate::user::User;
 use crate::webhook;
 use crate::writes::Writes;
@@ -357,6 +358,18 @@ impl ApiServer {
         if let Some(audit) = &core.audit {
             audit.flush().await;
         }
+    }
+
+    /// Waits until the server can store nothing any more, because its disk has failed: why, and what to do. Reads still
+    /// work then; nothing but another server on the folder can change that. Never returns if all goes well.
+    pub async fn failed(&self) -> String {
+        let failed = self.shared.core.storage.failed();
+        failed.await.to_string()
+    }
+
+    /// A backup of everything as it is now, piece by piece; [`BackupFile`](store::BackupFile) makes a file of it.
+    pub fn backup(&self) -> impl Iterator<Item = Bytes> + Send + use<> {
+        store::pieces(&self.shared.core)
     }
 
     #[cfg(test)]

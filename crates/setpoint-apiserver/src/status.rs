@@ -411,6 +411,9 @@ impl From<Exceeded> for Status {
 
 impl From<NotStored> for Status {
     fn from(error: NotStored) -> Status {
+        if error.is_full {
+            return Status::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", error.to_string());
+        }
         Status::internal(error)
     }
 }

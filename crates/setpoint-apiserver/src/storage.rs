@@ -15,6 +15,7 @@
 //!   speed, so a slow one costs nothing and is told when it has fallen too far behind.
 //! - History is bounded in events and in bytes.
 
+mod backup;
 mod collection;
 mod cursor;
 mod history;
@@ -33,8 +34,10 @@ mod conformance;
 
 use std::sync::Arc;
 
-pub use self::redb::OpenError;
-pub(crate) use self::redb::Redb;
+pub use self::backup::{BackupError, Summary};
+pub(crate) use self::backup::{Encoder, Reader, Snapshot};
+pub use self::redb::{OpenError, RestoreError, Restored};
+pub(crate) use self::redb::{Redb, restore, snapshot_of};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 pub(crate) use history::{Event, Limits};
@@ -126,6 +129,8 @@ impl CommitError {
 #[error("the change was not stored: {why}")]
 pub(crate) struct NotStored {
     pub why: Arc<str>,
+    /// Whether it is for want of room.
+    pub is_full: bool,
 }
 
 /// Figures about a store, for metrics.
@@ -134,6 +139,10 @@ pub(crate) struct Stats {
     pub revision: Revision,
     pub history_events: usize,
     pub history_bytes: usize,
+    /// Whether there is no room but for changes that need none.
+    pub is_full: bool,
+    /// Changes that made the writer panic.
+    pub writer_panics: u64,
     /// Live records by collection, in order of their names.
     pub records: Vec<(Arc<str>, usize)>,
 }
@@ -183,9 +192,17 @@ pub(crate) trait Storage: Send + Sync + 'static {
     /// Figures for metrics.
     fn stats(&self) -> Stats;
 
-    /// Why changes cannot be kept at the moment, if they cannot.
+    /// Every record at one revision.
+    fn snapshot(&self) -> Snapshot;
+
+    /// Why changes cannot be kept, if they cannot.
     fn failure(&self) -> Option<Arc<str>> {
         None
+    }
+
+    /// Waits until nothing can be kept any more, whatever is done but a restart; why.
+    fn failed(&self) -> BoxFuture<'static, Arc<str>> {
+        Box::pin(std::future::pending())
     }
 
     /// Ends writing, and lets go of what only one engine at a time can have. Reads still work.

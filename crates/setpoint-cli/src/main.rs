@@ -12,6 +12,7 @@ mod logging;
 mod new;
 mod open_files;
 mod signals;
+mod store;
 mod up;
 
 use std::io::Write;
@@ -41,6 +42,7 @@ enum Command {
     Up(up::Up),
     Cluster(cluster::ClusterCommand),
     Kubeconfig(kubeconfig::KubeconfigCommand),
+    Store(store::Store),
 }
 
 fn main() -> ExitCode {
@@ -54,13 +56,18 @@ fn main() -> ExitCode {
         Command::Up(up) => up.run(&env, started),
         Command::Cluster(command) => command.run(&env),
         Command::Kubeconfig(command) => command.run(&env),
+        Command::Store(store) => store.run(&env),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nobody is left to tell if this fails.
             let _ = writeln!(std::io::stderr(), "setpoint: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<up::StoreFailed>() {
+                ExitCode::from(up::StoreFailed::CODE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -33,7 +33,8 @@ use crate::{logging, open_files};
 /// unless somebody has changed it by then. Everybody else may do what RBAC allows; requests without a client
 /// certificate or a token are refused. `setpoint kubeconfig` makes kubeconfigs for other users.
 ///
-/// Ctrl-C and SIGTERM stop it; a second one stops it at once.
+/// Ctrl-C and SIGTERM stop it; a second one stops it at once. If the disk fails, it ends with code 74: what was answered is
+/// safe, and the message says what to do.
 #[derive(Args)]
 pub(crate) struct Up {
     /// Where to listen: HOST:PORT, or :PORT for this machine alone
@@ -88,6 +89,23 @@ pub(crate) struct Up {
 
 /// The controller that gives each namespace its account `default`.
 const ACCOUNTS: &str = "serviceaccount-controller";
+
+/// The disk of the store has failed.
+#[derive(Debug)]
+pub(crate) struct StoreFailed(String);
+
+impl StoreFailed {
+    /// What the process ends with, so that whoever starts it again can tell: EX_IOERR of sysexits.h.
+    pub(crate) const CODE: u8 = 74;
+}
+
+impl std::fmt::Display for StoreFailed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StoreFailed {}
 
 /// Who the server and its administrator are.
 struct Credentials {
@@ -160,6 +178,12 @@ impl Up {
                 bail!("the server ended by itself");
             }
             ended = &mut cluster => return ended.context("the controllers ended by themselves"),
+            why = server.failed() => {
+                // Nothing that is under way can end well, so nothing is waited for. A kubeconfig that is left over is
+                // replaced at the next start.
+                let _left = kubeconfig.remove_if_unchanged(&path);
+                return Err(StoreFailed(why).into());
+            }
         }
         // What the controllers have begun they finish while there is a server.
         if let Some(stop) = stop_cluster {

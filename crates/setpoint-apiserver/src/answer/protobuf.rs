@@ -53,7 +53,7 @@ pub(crate) fn event_object(resource: &Resource, shape: Shape, event: &Event) -> 
     let exact = |body: Vec<u8>| Bytes::from(body.into_boxed_slice());
     let encode = || stored_object(resource, shape, &event.record.value, event.revision()).map(exact);
     if shape == Shape::Object && !resource.is_converted() {
-        return event.protobuf.get_or_init(encode).clone();
+        return event.protobuf(encode);
     }
     encode()
 }

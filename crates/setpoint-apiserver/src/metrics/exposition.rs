@@ -137,6 +137,10 @@ fn figures(page: &mut Page, shared: &Shared, storage: &Stats) {
     figure("setpoint_storage_history_events", "gauge", help, &storage.history_events);
     let help = "Bytes that these events take.";
     figure("setpoint_storage_history_bytes", "gauge", help, &storage.history_bytes);
+    let help = "1 while the disk is full, and only changes that need no room are stored.";
+    figure("setpoint_storage_full", "gauge", help, &u8::from(storage.is_full));
+    let help = "Changes that were refused because they made the storage writer panic.";
+    figure("setpoint_storage_writer_panics_total", "counter", help, &storage.writer_panics);
     figure("process_start_time_seconds", "gauge", "When the server started, since 1970.", &shared.started);
     let usage = process::usage();
     if let Some(bytes) = usage.resident_bytes {

@@ -1,9 +1,9 @@
 //! Certificates that are the same after a restart.
 
-use std::fs::{DirBuilder, Permissions};
+use std::fs::Permissions;
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{CertificateAuthority, DAY, Error, Identity, Pem, SERVER_NAMES, peer};
+use crate::folder;
 use crate::{KeyError, SigningKey, User};
 
 /// A certificate that ends sooner is replaced: a server may run for weeks before it is started again.
@@ -195,11 +196,7 @@ pub(crate) fn signing_key(folder: &Path) -> Result<SigningKey, FolderError> {
 
 /// Makes the folder, for its owner alone.
 fn make(path: &Path) -> Result<(), FolderError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|source| FolderError::CreateFolder { folder: path.to_owned(), source })
+    folder::create(path).map_err(|source| FolderError::CreateFolder { folder: path.to_owned(), source })
 }
 
 fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {
@@ -238,13 +235,13 @@ fn store(folder: &Path, name: &str, pem: &Pem) -> Result<(), FolderError> {
     Ok(())
 }
 
-fn write(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
+fn write(place: &Path, path: &Path, text: &str) -> io::Result<()> {
     let owner_only = Permissions::from_mode(0o600);
-    let mut file = tempfile::Builder::new().prefix(".pki-").permissions(owner_only).tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".pki-").permissions(owner_only).tempfile_in(place)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(path)?;
-    Ok(())
+    folder::sync(place)
 }
 
 #[cfg(test)]

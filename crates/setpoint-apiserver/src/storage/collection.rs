@@ -47,6 +47,11 @@ impl Collection {
         self.live.len()
     }
 
+    /// Every record, with its end.
+    pub(super) fn live(&self) -> impl Iterator<Item = &Live> {
+        self.live.values()
+    }
+
     pub(super) fn get(&self, path: &str) -> Option<&Arc<Record>> {
         self.live.get(path).map(|live| &live.record)
     }

@@ -10,8 +10,8 @@ use super::state::State;
 use super::view::View;
 use super::write::Write;
 use super::{
-    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan, Stats,
-    Storage, Watch,
+    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan, Snapshot,
+    Stats,    Storage, Watch,
 };
 
 /// Keeps everything in memory; what it holds ends with it.
@@ -62,6 +62,7 @@ impl Storage for Memory {
 
     fn expire(&self, now: Timestamp) -> BoxFuture<'_, usize> {
         let count = self.view.write(|state| {
+            state.trim(|_, _| {});
             state.expired(now).into_iter().filter_map(|change| commit(state, change).ok()).count()
         });
         ready(count).boxed()
@@ -73,6 +74,10 @@ impl Storage for Memory {
 
     fn stats(&self) -> Stats {
         self.view.read(State::stats)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.view.read(State::snapshot)
     }
 }
 

@@ -1,5 +1,7 @@
 //! One stored value.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
 use bytes::Bytes;
 
 use super::Revision;
@@ -16,10 +18,26 @@ pub(crate) struct Record {
     pub value: Bytes,
     /// What selectors look at, worked out when a selector first asks.
     pub attributes: Attributes,
+    /// What history has counted for it; 0 if history does not hold it.
+    pub(super) counted: AtomicUsize,
+    /// Whether another record has taken its place.
+    pub(super) is_replaced: AtomicBool,
 }
 
 impl Record {
     pub(crate) fn new(path: Box<str>, revision: Revision, value: Bytes) -> Record {
-        Record { path, revision, value, attributes: Attributes::default() }
+        Record {
+            path,
+            revision,
+            value,
+            attributes: Attributes::default(),
+            counted: AtomicUsize::new(0),
+            is_replaced: AtomicBool::new(false),
+        }
+    }
+
+    /// How many bytes it takes, about.
+    pub(super) fn weight(&self) -> usize {
+        size_of::<Record>() + self.path.len() + self.value.len() + self.attributes.weight()
     }
 }

@@ -4,12 +4,21 @@
 //! and only then shows them to anybody: what was acknowledged, or seen by a watcher, survives a `kill -9`
 //! and a power cut. `docs/storage.md` has the format of the file.
 
+mod batch;
 mod fault;
 mod file;
+mod guard;
+mod health;
+mod load;
 mod medium;
+mod migrate;
 mod open_error;
+mod reserve;
+mod restore;
 mod retired;
-mod row;
+pub(super) mod row;
+mod shortage;
+mod worker;
 mod writer;
 
 #[cfg(test)]
@@ -18,9 +27,9 @@ mod crash_consistency;
 mod damage;
 #[cfg(test)]
 mod faulty_disk;
+#[cfg(test)]
+mod power_cuts;
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,18 +37,23 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 
+use self::file::File;
+pub(super) use self::file::KNOWN_FORMAT;
 use self::medium::{FilePath, Medium};
 pub use self::open_error::OpenError;
+pub(crate) use self::restore::restore;
+pub use self::restore::{RestoreError, Restored};
 use self::writer::Writer;
 use super::state::State;
 use super::view::View;
 use super::{
-    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan, Stats,
-    Storage, Watch,
+    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan, Snapshot,
+    Stats,    Storage, Watch,
 };
+use crate::folder;
 
 /// The name of the file.
-const FILE: &str = "objects.redb";
+pub(crate) const FILE: &str = "objects.redb";
 /// How many expired records are removed at once, so that clients get their turn in between.
 const EXPIRE_CHUNK: usize = 256;
 
@@ -53,10 +67,7 @@ pub(crate) struct Redb {
 impl Redb {
     /// Opens the file in a folder, and makes both if they are not there.
     pub(crate) async fn open_in(folder: &Path, limits: Limits) -> Result<Redb, OpenError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
+        folder::create(folder)
             .map_err(|source| OpenError::CreateFolder { folder: folder.to_owned(), source })?;
         Redb::open_on(Box::new(FilePath::new(&folder.join(FILE))), limits).await
     }
@@ -65,6 +76,19 @@ impl Redb {
         let (writer, view) = Writer::start(medium, limits).await?;
         Ok(Redb { view, writer })
     }
+}
+
+/// Everything in the store of a folder that no server uses.
+pub(crate) fn snapshot_of(folder: &Path) -> Result<Snapshot, OpenError> {
+    let medium = FilePath::new(&folder.join(FILE));
+    let path = medium.path().to_owned();
+    if !path.exists() {
+        return Err(OpenError::NoStore { path });
+    }
+    // History is no part of a backup.
+    let limits = Limits { events: 0, bytes: 0 };
+    let (_file, state, _) = File::open(Box::new(medium), limits).map_err(|fault| fault.at(&path))?;
+    Ok(state.snapshot())
 }
 
 impl Storage for Redb {
@@ -93,6 +117,7 @@ impl Storage for Redb {
     }
 
     fn expire(&self, now: Timestamp) -> BoxFuture<'_, usize> {
+        self.writer.trim();
         let changes = self.view.read(|state| state.expired(now));
         async move {
             let mut count = 0;
@@ -111,11 +136,21 @@ impl Storage for Redb {
     }
 
     fn stats(&self) -> Stats {
-        self.view.read(State::stats)
+        let mut stats = self.view.read(State::stats);
+        self.writer.add_stats(&mut stats);
+        stats
     }
 
     fn failure(&self) -> Option<Arc<str>> {
         self.writer.failure()
+    }
+
+    fn failed(&self) -> BoxFuture<'static, Arc<str>> {
+        self.writer.failed()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.view.read(State::snapshot)
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

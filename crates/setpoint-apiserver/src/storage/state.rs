@@ -2,7 +2,7 @@
 //! memory has one; it does no input or output, and waits for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -13,7 +13,7 @@ use super::history::Bounds;
 use super::write::{Effect, Write};
 use super::{
     Action, Batch, Change, Chunk, Event, Expect, Freshness, Key, Limits, ListQuery, ReadError, Record,
-    Revision, Stats,
+    Revision, Snapshot, Stats,
 };
 
 /// How many bytes of values one read of history gives out, about: a watcher writes all of it at once.
@@ -58,17 +58,17 @@ impl State {
         let collection = Arc::clone(&write.key.collection);
         let (record, deleted) = (Arc::clone(&write.record), write.effect == Effect::Delete);
         let previous = self.replace(write);
-        let event = Event { record, previous, deleted, protobuf: OnceLock::new() };
         let entry = self.collections.get_mut(&collection).expect("the write has made it");
-        self.bounds.push(&collection, &mut entry.log, event);
+        self.bounds.push(&collection, &mut entry.log, record, previous, deleted);
         entry.changed.send_replace(self.revision);
     }
 
-    /// Puts back a record of the time before history. False if that contradicts what is there already.
-    pub(super) fn restore(&mut self, write: Write) -> bool {
-        let fits = write.record.revision > self.revision && write.effect != Effect::Delete;
-        self.revision = self.revision.max(write.record.revision);
-        fits && self.replace(write).is_none()
+    /// Puts back a write of the time before history. Gives the revisions of writes that leave nothing.
+    pub(super) fn restore(&mut self, write: Write) -> impl Iterator<Item = Revision> + use<> {
+        let (revision, deleted) = (write.record.revision, write.effect == Effect::Delete);
+        self.revision = self.revision.max(revision);
+        let previous = self.replace(write).map(|record| record.revision);
+        previous.into_iter().chain(deleted.then_some(revision))
     }
 
     /// Puts back what an earlier run knew: its revision, and which history it had given up.
@@ -121,6 +121,22 @@ impl State {
             forgotten(&name, &event);
         }
         self.compacted = self.compacted.max(up_to);
+    }
+
+    /// Visits every event that history holds, collection by collection.
+    pub(super) fn each_event(&self, mut visit: impl FnMut(&Arc<str>, &Event)) {
+        for (name, collection) in &self.collections {
+            collection.log.after(0).for_each(|event| visit(name, event));
+        }
+    }
+
+    /// Every live record, for a backup.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let mut records = Vec::with_capacity(self.collections.values().map(Collection::len).sum());
+        for (name, collection) in &self.collections {
+            records.extend(collection.live().map(|live| (Arc::clone(name), Arc::clone(&live.record), live.expires)));
+        }
+        Snapshot::new(self.revision, records)
     }
 
     pub(super) fn compacted(&self) -> Revision {
@@ -244,6 +260,7 @@ impl State {
             history_events: self.bounds.events(),
             history_bytes: self.bounds.bytes(),
             records: self.collections.iter().map(|(name, c)| (Arc::clone(name), c.len())).collect(),
+            ..Stats::default()
         }
     }
 }

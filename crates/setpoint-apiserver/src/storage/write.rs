@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::{Action, Change, CommitError, Expect, Key, Record, Revision};
@@ -43,6 +44,12 @@ impl Write {
         };
         let record = Arc::new(Record::new(change.key.path.clone(), revision, value));
         Ok(Write { key: change.key, record, effect })
+    }
+
+    /// The same write with another value.
+    pub(super) fn with_value(self, value: Bytes) -> Write {
+        let record = Arc::new(Record::new(self.key.path.clone(), self.record.revision, value));
+        Write { record, ..self }
     }
 
     /// The record that is there after this write.

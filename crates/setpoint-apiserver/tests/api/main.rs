@@ -4,6 +4,7 @@ mod access;
 mod apply;
 mod audit;
 mod authentication;
+mod backup;
 mod bad_input;
 mod bounds;
 mod content;

@@ -1,6 +1,8 @@
 //! `setpoint up --data`: what is left of a server that is gone.
 
+mod backup;
 mod crash;
+mod failing_disk;
 mod server;
 
 use std::os::unix::fs::PermissionsExt;
@@ -67,8 +69,7 @@ async fn folders_that_cannot_be_used_are_one_line_errors() {
     make("text", b"this is no store");
     make("short", b"redb\x1a\x0a\xa9\x0d\x0a");
     std::fs::write(folder.path().join("file"), "").unwrap();
-    let damaged =
-        "restore it from a copy, or move it away to start empty; or choose another folder with --data";
+    let damaged = "restore a backup (setpoint store restore), or move it away to start empty; or choose another folder with --data";
     for (data, hint) in [
         ("text", damaged),
         ("short", damaged),

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 /// Anything that takes longer hangs.
@@ -25,8 +25,13 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it on the folder `data` in `folder`.
     pub(crate) async fn start(folder: &Path) -> Server {
+        Server::start_under(folder, &[]).await
+    }
+
+    /// The same under another program, which is given the command.
+    pub(crate) async fn start_under(folder: &Path, program: &[&str]) -> Server {
         let begun = now();
-        let mut child = setpoint(folder, "data").spawn().unwrap();
+        let mut child = setpoint_under(folder, "data", program).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         loop {
             let line = tokio::time::timeout(HANG, lines.next_line()).await.unwrap().unwrap();
@@ -50,6 +55,15 @@ impl Server {
         Client::try_from(config).unwrap()
     }
 
+    /// Waits until it has ended by itself: its code, and what it said.
+    pub(crate) async fn ended(&mut self) -> (Option<i32>, String) {
+        let mut stderr = String::new();
+        let mut pipe = self.child.stderr.take().unwrap();
+        let said = tokio::time::timeout(HANG, pipe.read_to_string(&mut stderr)).await;
+        said.expect("the server ends").unwrap();
+        (self.child.wait().await.unwrap().code(), stderr)
+    }
+
     /// Ends it as suddenly as can be.
     pub(crate) async fn kill(&mut self) {
         // SIGKILL.
@@ -63,8 +77,16 @@ fn now() -> Instant {
 }
 
 fn setpoint(folder: &Path, data: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+    setpoint_under(folder, data, &[])
+}
+
+fn setpoint_under(folder: &Path, data: &str, program: &[&str]) -> Command {
+    // `cargo xtask load kill` names another build.
+    let binary = std::env::var("SETPOINT_BINARY").unwrap_or(env!("CARGO_BIN_EXE_setpoint").to_owned());
+    let words = [program, &[binary.as_str()]].concat();
+    let mut command = Command::new(words[0]);
     command
+        .args(&words[1..])
         .args(["up", "--no-controllers", "--listen", ":0", "--data", data])
         .current_dir(folder)
         .kill_on_drop(true);

@@ -5,25 +5,30 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use futures::future::join_all;
 use proptest::prelude::*;
 
-use super::super::{Action, Change, CommitError, Expect, Freshness, Key, Limits, ListQuery, Storage};
+use super::super::{Action, Change, CommitError, Expect, Freshness, Key, Limits, ListQuery, Record, Storage};
 use super::Redb;
-use super::faulty_disk::Disk;
+use super::faulty_disk::{Disk, coin};
+use super::row::tests::PANICS;
 
-const COLLECTION: &str = "core/configmaps";
+pub(super) const COLLECTION: &str = "core/configmaps";
 /// Longer than any batch, so that what a crash leaves undecided is always in history.
-const SHORT: Limits = Limits { events: 16, bytes: 1 << 20 };
-const LONG: Limits = Limits { events: 10_000, bytes: 1 << 30 };
+pub(super) const SHORT: Limits = Limits { events: 16, bytes: 1 << 20 };
+pub(super) const LONG: Limits = Limits { events: 10_000, bytes: 1 << 30 };
 
 /// What happened: path, and value unless it was deleted.
-type Fact = (String, Option<String>);
+pub(super) type Fact = (String, Option<String>);
 
 /// What clients know.
 #[derive(Debug, Default)]
-struct Clients {
-    acknowledged: BTreeMap<u64, Fact>,
+pub(super) struct Clients {
+    /// What was there before history begins, and up to where all has been checked.
+    settled: BTreeMap<String, String>,
+    settled_to: u64,
+    pub(super) acknowledged: BTreeMap<u64, Fact>,
     refused: Vec<Fact>,
     written: usize,
 }
@@ -35,7 +40,7 @@ fn key(path: &str) -> Key {
 impl Clients {
     /// Several clients write at once, each to another path: those that exist are changed or deleted, the
     /// others created. Gives whether all of it was acknowledged.
-    async fn write(&mut self, store: &Redb, batch: &BTreeMap<u8, bool>) -> bool {
+    pub(super) async fn write(&mut self, store: &Redb, batch: &BTreeMap<u8, bool>) -> bool {
         let mut facts = Vec::new();
         let mut changes = Vec::new();
         for (path, deletes) in batch {
@@ -61,6 +66,7 @@ impl Clients {
         for (outcome, fact) in outcomes.into_iter().zip(facts) {
             match outcome {
                 Ok(record) => {
+                    assert!(record.revision > self.settled_to, "{} is used again", record.revision);
                     assert!(self.acknowledged.insert(record.revision, fact).is_none(), "used twice")
                 }
                 Err(CommitError::NotStored(_)) => {
@@ -75,34 +81,56 @@ impl Clients {
         all
     }
 
-    /// Nothing acknowledged is lost, nothing is there that nobody wrote, and history tells the same story.
-    async fn check(&self, store: &Redb) {
+    /// Nothing acknowledged is lost, nothing is there that nobody wrote, and history tells the same story. What was open
+    /// is decided then.
+    pub(super) async fn check(&mut self, store: &Redb) {
         let newest = self.acknowledged.last_key_value().map_or(1, |(revision, _)| *revision);
         assert!(store.revision() >= newest, "{} of {newest}", store.revision());
-        let mut story = self.acknowledged.clone();
-        for (revision, fact) in history(store) {
-            if let Some(known) = story.get(&revision) {
+        let story = history(store);
+        let oldest = story.first().map_or(u64::MAX, |(revision, _)| *revision);
+        for (revision, fact) in story {
+            if let Some(known) = self.acknowledged.get(&revision) {
                 assert_eq!(known, &fact, "at {revision}");
             } else {
                 assert!(revision > newest && self.refused.contains(&fact), "{revision} is a phantom");
-                story.insert(revision, fact);
+                self.acknowledged.insert(revision, fact);
             }
         }
-        let mut expected = BTreeMap::new();
-        for (path, value) in story.into_values() {
-            match value {
-                Some(value) => expected.insert(path, value),
-                None => expected.remove(&path),
-            };
+        let recent = self.acknowledged.split_off(&oldest);
+        let older = std::mem::replace(&mut self.acknowledged, recent);
+        live_through(&mut self.settled, older.into_values());
+        let mut expected = self.settled.clone();
+        live_through(&mut expected, self.acknowledged.values().cloned());
+        // What came through while the disk was full is in no history.
+        let seen = records(store).await;
+        for fact in std::mem::take(&mut self.refused) {
+            if expected.get(&fact.0) != seen.get(&fact.0) && seen.get(&fact.0) == fact.1.as_ref() {
+                self.acknowledged.insert(store.revision(), fact.clone());
+                live_through(&mut expected, [fact]);
+            }
         }
-        assert_eq!(records(store).await, expected);
+        assert_eq!(seen, expected);
+        self.settled_to = store.revision();
+    }
+}
+
+fn live_through(state: &mut BTreeMap<String, String>, facts: impl IntoIterator<Item = Fact>) {
+    for (path, value) in facts {
+        match value {
+            Some(value) => state.insert(path, value),
+            None => state.remove(&path),
+        };
     }
 }
 
 /// What a watcher sees that starts as early as it can.
 fn history(store: &Redb) -> Vec<(u64, Fact)> {
-    let oldest = (1..=store.revision()).find_map(|at| store.watch(&COLLECTION.into(), at).ok());
-    let mut watch = oldest.expect("the newest revision can always be watched");
+    let (mut gone, mut there) = (0, store.revision());
+    while gone + 1 < there {
+        let middle = gone.midpoint(there);
+        *(if store.watch(&COLLECTION.into(), middle).is_ok() { &mut there } else { &mut gone }) = middle;
+    }
+    let mut watch = store.watch(&COLLECTION.into(), there).expect("the newest revision can be watched");
     let mut facts = Vec::new();
     loop {
         let batch = watch.ready().unwrap();
@@ -124,7 +152,7 @@ async fn records(store: &Redb) -> BTreeMap<String, String> {
     page.records.iter().map(|record| (record.path.to_string(), text(&record.value))).collect()
 }
 
-async fn open(disk: &Disk, limits: Limits) -> Redb {
+pub(super) async fn open(disk: &Disk, limits: Limits) -> Redb {
     Redb::open_on(Box::new(disk.clone()), limits).await.expect("the store opens")
 }
 
@@ -152,11 +180,7 @@ async fn crash(batches: &[BTreeMap<u8, bool>], limits: Limits, mut at: [usize; 2
             }
         }
         drop(store);
-        disk.cut_power(|| {
-            // A small generator, so that a failing case can be repeated.
-            sectors = sectors.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            sectors >> 63 == 0
-        });
+        disk.cut_power(|| coin(&mut sectors));
     }
     let store = open(&disk, limits).await;
     clients.check(&store).await;
@@ -165,12 +189,12 @@ async fn crash(batches: &[BTreeMap<u8, bool>], limits: Limits, mut at: [usize; 2
     assert!(afterwards.write(&store, &batches[0]).await);
 }
 
-/// Lets the disk fail for a while, and looks whether memory and file are the same then.
-async fn outage(batches: &[BTreeMap<u8, bool>], limits: Limits, from: usize, length: usize, kind: ErrorKind) {
+/// Lets the disk be full for a while, and looks whether memory and file are the same then.
+async fn full_for_a_while(batches: &[BTreeMap<u8, bool>], limits: Limits, from: usize, length: usize) {
     let disk = Disk::default();
     let store = open(&disk, limits).await;
     let mut clients = Clients::default();
-    disk.fail(from..from + length, kind);
+    disk.fail(from..from + length, ErrorKind::StorageFull);
     for batch in batches {
         clients.write(&store, batch).await;
         assert!(store.revision() >= clients.acknowledged.last_key_value().map_or(1, |(at, _)| *at));
@@ -183,8 +207,29 @@ async fn outage(batches: &[BTreeMap<u8, bool>], limits: Limits, from: usize, len
     drop(store);
     let again = open(&disk, limits).await;
     assert_eq!((again.revision(), records(&again).await), (revision, seen), "memory was what is on the disk");
-    // Before its last commit the file may remember more than memory does.
-    assert!(history(&again).ends_with(&told));
+    // Before its last commit the file may remember more than memory does; after a shortage it remembers less.
+    let kept = history(&again);
+    assert!(kept.ends_with(&told) || told.ends_with(&kept));
+}
+
+/// Lets the disk fail for a while: at the first sign of it the store stops, and is whole when it is opened again.
+async fn broken_for_a_while(batches: &[BTreeMap<u8, bool>], limits: Limits, from: usize, length: usize) {
+    let disk = Disk::default();
+    let store = open(&disk, limits).await;
+    let mut clients = Clients::default();
+    disk.fail(from..from + length, ErrorKind::Other);
+    for batch in batches {
+        clients.write(&store, batch).await;
+        let has_failed = !clients.refused.is_empty();
+        assert_eq!(store.failure().is_some(), has_failed, "it takes nothing more");
+        assert_eq!(store.failed().now_or_never().is_some(), has_failed);
+    }
+    disk.heal();
+    let has_failed = !clients.refused.is_empty();
+    assert_eq!(clients.write(&store, &batches[0]).await, !has_failed, "not even if the disk works again");
+    drop(store);
+    let again = open(&disk, limits).await;
+    clients.check(&again).await;
 }
 
 proptest! {
@@ -198,12 +243,115 @@ proptest! {
     }
 
     #[test]
-    fn a_disk_that_fails_for_a_while_leaves_memory_and_file_the_same(
-        batches in batches(), from in 0..300usize, length in 1..40usize, short: bool, full: bool,
+    fn a_disk_that_is_full_for_a_while_leaves_memory_and_file_the_same(
+        batches in batches(), from in 0..300usize, length in 1..40usize, short: bool,
     ) {
-        let kind = if full { ErrorKind::StorageFull } else { ErrorKind::Other };
-        block_on(outage(&batches, if short { SHORT } else { LONG }, from, length, kind));
+        block_on(full_for_a_while(&batches, if short { SHORT } else { LONG }, from, length));
     }
+
+    #[test]
+    fn a_disk_that_fails_stops_the_store_for_good(
+        batches in batches(), from in 0..300usize, length in 1..40usize, short: bool,
+    ) {
+        block_on(broken_for_a_while(&batches, if short { SHORT } else { LONG }, from, length));
+    }
+}
+
+/// Big enough for a page of its own.
+fn create(number: usize) -> Change {
+    let action = Action::Put { value: Bytes::from(vec![b'x'; 3_000]), expires: None };
+    Change { key: key(&number.to_string()), expect: Expect::Absent, action }
+}
+
+fn delete(record: &Record) -> Change {
+    let (expect, value) = (Expect::Revision(record.revision), record.value.clone());
+    Change { key: key(&record.path), expect, action: Action::Delete { value } }
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_that_a_failed_sync_could_lose() {
+    let disk = Disk::default();
+    let store = open(&disk, LONG).await;
+    let mut acknowledged = Vec::new();
+    for number in 100..140 {
+        if number == 120 {
+            disk.fail_syncs(1, 0);
+        }
+        if store.commit(create(number)).await.is_ok() {
+            acknowledged.push(number.to_string());
+        }
+    }
+    drop(store);
+    disk.cut_power(|| false);
+    let store = open(&disk, LONG).await;
+    assert_eq!(records(&store).await.into_keys().collect::<Vec<_>>(), acknowledged);
+}
+
+#[tokio::test]
+async fn on_a_full_disk_deletes_still_work_and_make_room() {
+    let disk = Disk::default();
+    disk.limit(Some(24 << 20));
+    let store = open(&disk, LONG).await;
+    let mut kept = Vec::new();
+    let refused = loop {
+        let outcomes = join_all((0..64).map(|n| store.commit(create(kept.len() + n)))).await;
+        let (stored, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+        kept.extend(stored.into_iter().map(Result::unwrap));
+        if let Some(Err(error)) = refused.into_iter().next() {
+            break error;
+        }
+        assert!(kept.len() < 10_000, "the disk is never full");
+    };
+    assert!(refused.to_string().contains("is full"), "{refused}");
+    assert!(store.stats().is_full && store.failure().is_none());
+    assert!(store.commit(create(99_999)).await.is_err());
+    for record in kept.drain(kept.len() / 4..) {
+        store.commit(delete(&record)).await.unwrap();
+    }
+    store.commit(create(99_999)).await.unwrap();
+    let seen = records(&store).await;
+    assert_eq!(seen.len(), kept.len() + 1, "what was there stays");
+    drop(store);
+    assert_eq!(records(&open(&disk, LONG).await).await, seen);
+}
+
+#[tokio::test]
+async fn a_change_that_no_row_can_hold_is_refused_and_the_next_one_is_stored() {
+    let store = open(&Disk::default(), LONG).await;
+    let long = Change { key: key(&"x".repeat(70_000)), ..create(1) };
+    let outcomes = join_all([store.commit(create(1)), store.commit(long), store.commit(create(2))]).await;
+    assert!(outcomes[0].is_ok() && outcomes[2].is_ok(), "{outcomes:?}");
+    assert!(outcomes[1].as_ref().unwrap_err().to_string().contains("too long"), "{outcomes:?}");
+}
+
+#[tokio::test]
+async fn a_change_that_makes_the_writer_panic_costs_no_other() {
+    let store = open(&Disk::default(), LONG).await;
+    let panics = |number| Change { key: key(&format!("{PANICS}{number}")), ..create(0) };
+    let changes = [create(1), panics(1), create(2), panics(2), create(3)];
+    let outcomes = join_all(changes.map(|change| store.commit(change))).await;
+    let stored: Vec<_> = outcomes.iter().map(Result::is_ok).collect();
+    assert_eq!(stored, [true, false, true, false, true], "{outcomes:?}");
+    // Who was told of a conflict with what was never there would wait for it in vain.
+    for error in join_all([panics(3), panics(3)].map(|change| store.commit(change))).await {
+        assert!(matches!(error, Err(CommitError::NotStored(_))), "{error:?}");
+    }
+    assert!(store.commit(create(4)).await.is_ok() && store.failure().is_none());
+    assert_eq!(records(&store).await.len(), 4);
+    assert!((3..=4).contains(&store.stats().writer_panics), "{}", store.stats().writer_panics);
+}
+
+#[tokio::test]
+async fn a_store_that_was_repaired_uses_no_revision_again() {
+    let disk = Disk::default();
+    let store = open(&disk, LONG).await;
+    store.commit(create(1)).await.unwrap();
+    // A disk that says that it has synced and has not.
+    let behind = disk.copy();
+    let lost = store.commit(create(2)).await.unwrap();
+    let store = open(&behind, LONG).await;
+    let next = store.commit(create(3)).await.unwrap();
+    assert!(next.revision > lost.revision, "{} was {}", next.revision, lost.path);
 }
 
 #[tokio::test]
@@ -216,7 +364,7 @@ async fn a_full_disk_is_told_to_who_writes_and_nobody_sees_the_change() {
     let create = Change { key: key("a"), expect: Expect::Absent, action: put };
     for _ in 0..2 {
         let error = store.commit(create.clone()).await.unwrap_err();
-        assert!(error.to_string().contains("is full; make some room and try again"), "{error}");
+        assert!(error.to_string().contains("make some room, and try again"), "{error}");
     }
     assert!(
         store.get(&key("a"), Freshness::Latest).await.unwrap().record.is_none()

@@ -2,13 +2,15 @@
 
 use std::ops::RangeInclusive;
 
-use ::redb::{Database, TableDefinition};
+use ::redb::TableDefinition;
 use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::super::{Action, Change, Expect, Key, Limits, ListQuery, Storage};
 use super::faulty_disk::Disk;
-use super::medium::Medium;
+use super::file::{LEAP, leap};
+use super::guard::Latch;
+use super::medium::{Condition, Medium};
 use super::{OpenError, Redb};
 
 async fn filled() -> (Disk, Vec<(u64, Bytes)>) {
@@ -74,15 +76,36 @@ async fn a_file_of_another_program_that_uses_redb_is_damaged() {
 #[tokio::test]
 async fn a_newer_format_is_refused_with_advice() {
     let (disk, _) = filled().await;
-    let database: Database = disk.open().unwrap();
+    let database = disk.open(&Latch::default()).unwrap().database;
     let transaction = database.begin_write().unwrap();
     let position = TableDefinition::<&str, u64>::new("position");
-    transaction.open_table(position).unwrap().insert("format", 2).unwrap();
+    transaction.open_table(position).unwrap().insert("format", 3).unwrap();
     transaction.commit().unwrap();
     drop(database);
     let error = open(&disk).await.unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 2, known: 1, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Newer { found: 3, known: 2, .. }), "{error:?}");
     assert!(error.to_string().contains("use that version"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_of_an_older_redb_is_no_damage_and_says_what_to_do() {
+    let (disk, _) = filled().await;
+    // The version is the first byte of each of the two commit slots, at 64 and at 192.
+    disk.change(|bytes| (bytes[64], bytes[192]) = (2, 2));
+    let error = open(&disk).await.unwrap_err();
+    assert!(matches!(error, OpenError::OldDatabase { found: 2, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_was_damaged_uses_no_revision_again_and_nobody_resumes_from_before() {
+    let (disk, before) = filled().await;
+    let newest = before.iter().map(|(revision, _)| *revision).max().unwrap();
+    leap(&disk.open(&Latch::default()).unwrap().database, Condition::Repaired).unwrap();
+    let store = open(&disk).await.unwrap();
+    assert!(store.revision() >= newest + LEAP, "{} after {newest}", store.revision());
+    assert!(store.watch(&"core/pods".into(), newest).is_err(), "its past is not this one's");
+    assert!(store.watch(&"core/pods".into(), store.revision()).is_ok());
+    assert_eq!(records(&store).await, before);
 }
 
 fn flipped(positions: RangeInclusive<usize>) -> impl Strategy<Value = Vec<(usize, u8)>> {

@@ -15,6 +15,8 @@ pub(super) enum Fault {
     Damaged(&'static str),
     #[error("its format {found} is newer than {KNOWN_FORMAT}")]
     Newer { found: u64 },
+    #[error("the writer panicked: {0}")]
+    Panicked(String),
 }
 
 /// redb has an error type an operation; all of them become one here.
@@ -29,16 +31,23 @@ fn is_full(error: &io::Error) -> bool {
 }
 
 impl Fault {
+    /// Whether there was no room. If nothing else has failed, the file is as it was before.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Fault::Database(::redb::Error::Io(error)) if is_full(error))
+    }
+
     /// What somebody who wants to open the store has to know.
     pub(super) fn at(self, path: &Path) -> OpenError {
         let path = path.to_owned();
         let error = match self {
             Fault::Newer { found } => return OpenError::Newer { path, found, known: KNOWN_FORMAT },
             Fault::Damaged(what) => return OpenError::Damaged { path, detail: format!("it has {what}") },
+            Fault::Panicked(what) => return OpenError::Damaged { path, detail: what },
             Fault::Database(error) => error,
         };
         match error {
             ::redb::Error::DatabaseAlreadyOpen => OpenError::Locked { path },
+            ::redb::Error::UpgradeRequired(found) => OpenError::OldDatabase { path, found },
             ::redb::Error::Io(source) if is_full(&source) => OpenError::Full { path },
             ::redb::Error::Io(source) => match source.kind() {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
@@ -50,16 +59,6 @@ impl Fault {
                 _ => OpenError::Io { path, source },
             },
             other => OpenError::Damaged { path, detail: other.to_string() },
-        }
-    }
-
-    /// What somebody whose write failed has to know.
-    pub(super) fn explain(&self) -> String {
-        match self {
-            Fault::Database(::redb::Error::Io(error)) if is_full(error) => {
-                "the disk of the server's store is full; make some room and try again".to_owned()
-            }
-            other => format!("the server's store fails: {other}"),
         }
     }
 }
@@ -75,9 +74,10 @@ mod tests {
             (io(ErrorKind::StorageFull), "the disk of /d/f is full; make some room"),
             (io(ErrorKind::ReadOnlyFilesystem), "/d/f cannot be written; give this user the right to"),
             (io(ErrorKind::UnexpectedEof), "/d/f is damaged"),
-            (Fault::Damaged("two states of one record"), "(it has two states of one record); restore it"),
-            (Fault::Newer { found: 9 }, "(format 9, this one knows 1); use that version"),
+            (Fault::Damaged("an unreadable row"), "(it has an unreadable row); restore a backup"),
+            (Fault::Newer { found: 9 }, "(format 9, this one knows 2); use that version"),
             (Fault::from(::redb::DatabaseError::DatabaseAlreadyOpen), "in use by another process; stop that"),
+            (Fault::from(::redb::DatabaseError::UpgradeRequired(2)), "redb's file format 2"),
         ] {
             let text = fault.at(Path::new("/d/f")).to_string();
             assert!(text.contains(advice) && !text.contains('\n'), "{text}");

@@ -1,19 +1,29 @@
-//! A disk that loses what was not synced, and fails on demand.
+//! A disk that fails as Linux lets it fail: what was not synced may be lost, a sync that fails is not made good by
+//! the next one, and there may be no room.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use ::redb::{Database, StorageBackend};
+use ::redb::StorageBackend;
 use parking_lot::Mutex;
 
 use super::fault::Fault;
 use super::file::initialize;
-use super::medium::{Medium, verified};
+use super::guard::{Guarded, Latch};
+use super::medium::{Medium, Opened, verified};
+use super::reserve;
 
 /// What a power cut tears apart.
 const SECTOR: usize = 512;
+/// What a file system gives out.
+const BLOCK: usize = 4096;
+#[allow(clippy::cast_possible_truncation)]
+const RESERVE: usize = reserve::BYTES as usize;
+#[allow(clippy::cast_possible_truncation)]
+const MARGIN: usize = reserve::MARGIN as usize;
 
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone, Debug, Default)]
@@ -23,16 +33,26 @@ pub(super) struct Disk {
 
 #[derive(Default)]
 struct Platter {
-    /// What a reader sees.
+    /// What a reader sees: the page cache.
     seen: Vec<u8>,
-    /// What has been synced.
+    /// What has reached the disk.
     safe: Vec<u8>,
-    /// What has happened since, oldest first.
-    unsafe_writes: Vec<Change>,
+    /// What is in the cache and waits to be written, oldest first.
+    dirty: Vec<Change>,
     /// How many operations have changed the disk, or tried to.
     operations: usize,
     syncs: usize,
     failing: Option<(Range<usize>, ErrorKind)>,
+    /// How many syncs fail from now on.
+    failing_syncs: usize,
+    /// Decides which sectors of a failed sync have reached the disk; none do while it is 0.
+    luck: u64,
+    /// How many bytes fit on it.
+    capacity: Option<usize>,
+    /// The blocks that were written: what is only a length takes no room.
+    backed: BTreeSet<usize>,
+    /// Whether there is a reserve.
+    reserved: bool,
     is_store: bool,
 }
 
@@ -56,8 +76,20 @@ impl Disk {
         platter.failing = Some((shift(operations.start)..shift(operations.end), kind));
     }
 
+    /// The next syncs fail, and only they. `luck` decides which sectors reach the disk all the same; 0: none.
+    pub(super) fn fail_syncs(&self, count: usize, luck: u64) {
+        let mut platter = self.platter.lock();
+        (platter.failing_syncs, platter.luck) = (count, luck);
+    }
+
+    /// So many bytes fit on it.
+    pub(super) fn limit(&self, capacity: Option<usize>) {
+        self.platter.lock().capacity = capacity;
+    }
+
     pub(super) fn heal(&self) {
-        self.platter.lock().failing = None;
+        let mut platter = self.platter.lock();
+        (platter.failing, platter.failing_syncs, platter.capacity) = (None, 0, None);
     }
 
     /// How often it was synced.
@@ -70,25 +102,11 @@ impl Disk {
     }
 
     /// Cuts the power: of each sector that was written and not synced, `keeps` says whether it got through.
-    pub(super) fn cut_power(&self, mut keeps: impl FnMut() -> bool) {
+    pub(super) fn cut_power(&self, keeps: impl FnMut() -> bool) {
         let mut platter = self.platter.lock();
-        let mut survived = std::mem::take(&mut platter.safe);
-        for change in std::mem::take(&mut platter.unsafe_writes) {
-            match change {
-                // A file system has its own journal for lengths, and keeps their order.
-                Change::Resize(len) => survived.resize(len, 0),
-                Change::Write { offset, data } => {
-                    for (index, sector) in data.chunks(SECTOR).enumerate() {
-                        if keeps() {
-                            put(&mut survived, offset + index * SECTOR, sector);
-                        }
-                    }
-                }
-            }
-        }
-        platter.seen.clone_from(&survived);
-        platter.safe = survived;
-        platter.failing = None;
+        platter.write_back(keeps);
+        platter.seen = platter.safe.clone();
+        (platter.failing, platter.failing_syncs) = (None, 0);
     }
 
     /// The bytes, to damage them.
@@ -96,7 +114,7 @@ impl Disk {
         let mut platter = self.platter.lock();
         damage(&mut platter.seen);
         platter.safe = platter.seen.clone();
-        platter.unsafe_writes.clear();
+        platter.dirty.clear();
     }
 
     /// A disk with the same contents.
@@ -115,6 +133,12 @@ fn put(bytes: &mut [u8], offset: usize, data: &[u8]) {
     }
 }
 
+/// A small generator, so that a failing case can be repeated.
+pub(super) fn coin(state: &mut u64) -> bool {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 63 == 0
+}
+
 impl Platter {
     fn operation(&mut self) -> io::Result<()> {
         self.operations += 1;
@@ -122,6 +146,62 @@ impl Platter {
             Some((when, kind)) if when.contains(&self.operations) => Err((*kind).into()),
             _ => Ok(()),
         }
+    }
+
+    /// Nothing is dirty afterwards, whether it has reached the disk or not.
+    fn write_back(&mut self, mut keeps: impl FnMut() -> bool) {
+        for change in std::mem::take(&mut self.dirty) {
+            match change {
+                // A file system has its own journal for lengths, and keeps their order.
+                Change::Resize(len) => self.safe.resize(len, 0),
+                Change::Write { offset, data } => {
+                    for (index, sector) in data.chunks(SECTOR).enumerate() {
+                        if keeps() {
+                            put(&mut self.safe, offset + index * SECTOR, sector);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let failing = self.failing_syncs > 0;
+        let outcome = match self.operation() {
+            _ if failing => Err(io::Error::other("the disk lost it")),
+            // Where there is no room, that is told when something is written.
+            Err(error) if error.kind() == ErrorKind::StorageFull => Ok(()),
+            outcome => outcome,
+        };
+        if outcome.is_ok() {
+            self.syncs += 1;
+            self.write_back(|| true);
+            return Ok(());
+        }
+        self.failing_syncs = self.failing_syncs.saturating_sub(1);
+        let mut luck = self.luck;
+        self.write_back(|| luck != 0 && coin(&mut luck));
+        self.luck = luck;
+        outcome
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        let reserved = if self.reserved { RESERVE } else { 0 };
+        self.capacity.is_none_or(|capacity| self.backed.len() * BLOCK + reserved + bytes <= capacity)
+    }
+
+    /// Finds room for a write.
+    fn allocate(&mut self, offset: usize, len: usize) -> io::Result<()> {
+        for block in offset / BLOCK..(offset + len).div_ceil(BLOCK) {
+            if self.backed.contains(&block) {
+                continue;
+            }
+            if !self.has_room(BLOCK) {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            self.backed.insert(block);
+        }
+        Ok(())
     }
 }
 
@@ -143,25 +223,22 @@ impl StorageBackend for Disk {
         platter.operation()?;
         let len = usize::try_from(len).unwrap();
         platter.seen.resize(len, 0);
-        platter.unsafe_writes.push(Change::Resize(len));
+        platter.dirty.push(Change::Resize(len));
+        platter.backed.split_off(&len.div_ceil(BLOCK));
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut platter = self.platter.lock();
-        platter.operation()?;
-        platter.syncs += 1;
-        platter.safe = platter.seen.clone();
-        platter.unsafe_writes.clear();
-        Ok(())
+        self.platter.lock().sync()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut platter = self.platter.lock();
         platter.operation()?;
         let offset = usize::try_from(offset).unwrap();
+        platter.allocate(offset, data.len())?;
         put(&mut platter.seen, offset, data);
-        platter.unsafe_writes.push(Change::Write { offset, data: data.to_vec() });
+        platter.dirty.push(Change::Write { offset, data: data.to_vec() });
         Ok(())
     }
 }
@@ -171,13 +248,38 @@ impl Medium for Disk {
         Path::new("/a/disk/in/memory")
     }
 
-    fn open(&self) -> Result<Database, Fault> {
+    fn open(&self, latch: &Latch) -> Result<Opened, Fault> {
         // As with a file, which gets its name when it is a whole store.
         if !self.platter.lock().is_store {
             self.change(Vec::clear);
             initialize(&::redb::Builder::new().create_with_backend(self.clone())?)?;
             self.platter.lock().is_store = true;
         }
-        verified(|builder| builder.create_with_backend(self.clone()))
+        verified(|builder| builder.create_with_backend(Guarded::new(self.clone(), latch)))
+    }
+
+    fn reserve(&self) -> io::Result<()> {
+        let mut platter = self.platter.lock();
+        if !platter.reserved && !platter.has_room(RESERVE + MARGIN) {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        platter.reserved = true;
+        Ok(())
+    }
+
+    fn release(&self) {
+        self.platter.lock().reserved = false;
+    }
+
+    fn forget_cached(&self) {
+        let mut platter = self.platter.lock();
+        let mut seen = platter.safe.clone();
+        for change in &platter.dirty {
+            match change {
+                Change::Resize(len) => seen.resize(*len, 0),
+                Change::Write { offset, data } => put(&mut seen, *offset, data),
+            }
+        }
+        platter.seen = seen;
     }
 }

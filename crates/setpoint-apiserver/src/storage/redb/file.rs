@@ -1,8 +1,8 @@
-//! The file: its tables, how a state is made from them, and how writes get into them.
+//! The file: its tables, and how writes get into them.
 
-use std::collections::HashMap;
+use std::io;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::path::Path;
 
 use ::redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction};
 
@@ -10,24 +10,30 @@ use super::super::state::State;
 use super::super::write::Write;
 use super::super::{Limits, Revision};
 use super::fault::Fault;
-use super::medium::Medium;
+use super::guard::Latch;
+use super::load::load;
+use super::medium::{Condition, Medium, Opened};
+use super::migrate::migrate;
 use super::retired::Retired;
 use super::row;
 
 /// Every write that is live, or that history needs, by its revision.
-const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
+pub(super) const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
 /// Single numbers, by the names below.
-const POSITION: TableDefinition<&str, u64> = TableDefinition::new("position");
+pub(super) const POSITION: TableDefinition<&str, u64> = TableDefinition::new("position");
 /// The newest event that history has forgotten, by collection.
-const FORGOTTEN: TableDefinition<&str, u64> = TableDefinition::new("forgotten");
+pub(super) const FORGOTTEN: TableDefinition<&str, u64> = TableDefinition::new("forgotten");
 
-const FORMAT: &str = "format";
-const REVISION: &str = "revision";
-const FLOOR: &str = "floor";
-const COMPACTED: &str = "compacted";
+pub(super) const FORMAT: &str = "format";
+pub(super) const REVISION: &str = "revision";
+pub(super) const FLOOR: &str = "floor";
+pub(super) const COMPACTED: &str = "compacted";
 
 /// The format of the file that this version reads and writes.
-pub(super) const KNOWN_FORMAT: u64 = 1;
+pub(in crate::storage) const KNOWN_FORMAT: u64 = 2;
+/// How far revisions jump ahead when a file was not closed. redb takes back one commit at most, and that has at most
+/// [`super::batch::CHANGES`] changes: what a lost one was called is never used again.
+pub(super) const LEAP: Revision = 1_000;
 
 /// Makes an empty database a store.
 pub(super) fn initialize(database: &Database) -> Result<(), ::redb::Error> {
@@ -44,84 +50,151 @@ pub(super) fn initialize(database: &Database) -> Result<(), ::redb::Error> {
 pub(super) struct File {
     medium: Box<dyn Medium>,
     database: Option<Database>,
+    latch: Latch,
 }
 
 impl File {
     /// Opens the store and reads all of it.
     pub(super) fn open(medium: Box<dyn Medium>, limits: Limits) -> Result<(File, State, Retired), Fault> {
-        let database = open(&*medium)?;
+        let latch = Latch::default();
+        let database = match open(&*medium, &latch) {
+            // What has to be written before it can be used needs room, too.
+            Err(fault) if fault.is_full() && latch.why().is_none() => {
+                medium.release();
+                open(&*medium, &latch)
+            }
+            outcome => outcome,
+        }?;
         let (state, retired) = load(&database, limits)?;
-        Ok((File { medium, database: Some(database) }, state, retired))
+        Ok((File { medium, database: Some(database), latch }, state, retired))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.medium.path()
     }
 
     pub(super) fn is_open(&self) -> bool {
         self.database.is_some()
     }
 
-    /// Opens the store again. Gives the writes after `known`, which is what the caller knows of: a commit
-    /// that failed may have come through.
-    pub(super) fn reopen(&mut self, known: Revision) -> Result<Vec<Write>, Fault> {
-        let database = open(&*self.medium)?;
-        let writes = writes_after(&database, known)?;
-        let newest = writes.last().map_or(known, |write| write.record.revision);
-        if position(&database, REVISION)?.max(1) != newest {
-            return Err(Fault::Damaged("lost changes"));
-        }
-        self.database = Some(database);
-        Ok(writes)
+    /// Why a sync has failed, if one has. Then the file must not be used any more.
+    pub(super) fn lost_sync(&self) -> Option<&str> {
+        self.latch.why()
     }
 
-    /// Makes writes durable, and removes what is retired. All of it happens, or nothing.
-    pub(super) fn commit(&mut self, writes: &[Write], retired: &Retired) -> Result<(), Fault> {
+    /// Opens the store again. Gives its revision: a commit that failed may have come through.
+    pub(super) fn reopen(&mut self) -> Result<Revision, Fault> {
+        let Opened { database, .. } = self.medium.open(&self.latch)?;
+        check_format(&database)?;
+        let revision = position(&database, REVISION)?.max(1);
+        self.database = Some(database);
+        Ok(revision)
+    }
+
+    /// Makes rows durable, removes what is retired, and says which revision this is. All of it happens, or nothing.
+    pub(super) fn commit(
+        &mut self,
+        rows: &[Write],
+        revision: Option<Revision>,
+        retired: &Retired,
+    ) -> Result<(), Fault> {
         // redb takes no more orders after a failure, so the store is open again only if all went well.
         let closed = || ::redb::StorageError::DatabaseClosed;
         let database = self.database.take().ok_or_else(closed)?;
-        commit(&database, writes, retired)?;
+        commit(&database, rows, revision, retired)?;
         self.database = Some(database);
         Ok(())
     }
-}
 
-fn open(medium: &dyn Medium) -> Result<Database, Fault> {
-    let database = medium.open()?;
-    match position(&database, FORMAT)? {
-        KNOWN_FORMAT => Ok(database),
-        0 => Err(Fault::Damaged("no format version")),
-        found => Err(Fault::Newer { found }),
+    /// Gives room that is free within the file back to the disk.
+    pub(super) fn shrink(&mut self) -> Result<(), Fault> {
+        let closed = || ::redb::StorageError::DatabaseClosed;
+        let mut database = self.database.take().ok_or_else(closed)?;
+        database.compact()?;
+        self.database = Some(database);
+        Ok(())
+    }
+
+    /// Sets room aside.
+    pub(super) fn reserve(&self) -> io::Result<()> {
+        self.medium.reserve()
+    }
+
+    /// Gives up the room that was set aside.
+    pub(super) fn release(&self) {
+        self.medium.release();
+    }
+
+    /// Closes the file.
+    pub(super) fn close(&mut self) {
+        self.database = None;
+    }
+
+    /// Closes the file for good. Who opens it next sees what is on the disk.
+    pub(super) fn abandon(mut self) {
+        self.database = None;
+        self.medium.forget_cached();
     }
 }
 
+fn open(medium: &dyn Medium, latch: &Latch) -> Result<Database, Fault> {
+    let Opened { database, condition } = medium.open(latch)?;
+    let format = check_format(&database)?;
+    if format < KNOWN_FORMAT {
+        migrate(&database, format)?;
+    }
+    if condition != Condition::Whole {
+        leap(&database, condition)?;
+    }
+    Ok(database)
+}
+
+fn check_format(database: &Database) -> Result<u64, Fault> {
+    match position(database, FORMAT)? {
+        0 => Err(Fault::Damaged("no format version")),
+        found if found > KNOWN_FORMAT => Err(Fault::Newer { found }),
+        found => Ok(found),
+    }
+}
+
+/// Goes on with revisions that nobody has seen. Where changes may be missing that clients have seen, they must not
+/// resume from them either.
+pub(super) fn leap(database: &Database, condition: Condition) -> Result<(), Fault> {
+    let revision = position(database, REVISION)?.max(1).saturating_add(LEAP);
+    let transaction = database.begin_write()?;
+    {
+        let mut position = transaction.open_table(POSITION)?;
+        position.insert(REVISION, revision)?;
+        if condition == Condition::Repaired {
+            position.insert(COMPACTED, revision)?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
 /// One of the single numbers; 0 if it is not there.
-fn position(database: &Database, name: &str) -> Result<u64, Fault> {
+pub(super) fn position(database: &Database, name: &str) -> Result<u64, Fault> {
     let table = database.begin_read()?.open_table(POSITION)?;
     Ok(table.get(name)?.map_or(0, |number| number.value()))
 }
 
-fn writes_after(database: &Database, revision: Revision) -> Result<Vec<Write>, Fault> {
-    let log = database.begin_read()?.open_table(LOG)?;
-    let mut writes = Vec::new();
-    for entry in log.range(revision + 1..)? {
-        let (revision, row) = entry?;
-        writes.push(decode(revision.value(), row.value(), |name| name.into())?);
-    }
-    Ok(writes)
-}
-
-fn decode(revision: Revision, row: &[u8], name: impl FnMut(&str) -> Arc<str>) -> Result<Write, Fault> {
-    row::decode(revision, row, name).ok_or(Fault::Damaged("an unreadable row"))
-}
-
-fn commit(database: &Database, writes: &[Write], retired: &Retired) -> Result<(), ::redb::Error> {
+fn commit(
+    database: &Database,
+    rows: &[Write],
+    revision: Option<Revision>,
+    retired: &Retired,
+) -> Result<(), Fault> {
     let transaction = database.begin_write()?;
     {
         let mut log = transaction.open_table(LOG)?;
-        append(&mut log, writes)?;
+        append(&mut log, rows)?;
         for row in &retired.rows {
             log.remove(row)?;
         }
         let mut position = transaction.open_table(POSITION)?;
-        if let Some(last) = writes.last() {
-            position.insert(REVISION, last.record.revision)?;
+        if let Some(revision) = revision {
+            position.insert(REVISION, revision)?;
         }
         retire(&transaction, &mut position, retired)?;
     }
@@ -130,11 +203,11 @@ fn commit(database: &Database, writes: &[Write], retired: &Retired) -> Result<()
 }
 
 /// Revisions grow, so that every row goes to the end, where pages can be filled up.
-fn append(log: &mut Table<'_, u64, &'static [u8]>, writes: &[Write]) -> Result<(), ::redb::Error> {
+fn append(log: &mut Table<'_, u64, &'static [u8]>, rows: &[Write]) -> Result<(), Fault> {
     let mut end = log.upper_bound_mut(Bound::Unbounded::<u64>)?;
     let mut row = Vec::new();
-    for write in writes {
-        row::encode(write, &mut row);
+    for write in rows {
+        row::encode(write, &mut row).map_err(|_| Fault::Damaged("a name that no row can hold"))?;
         end.insert_before(write.record.revision, row.as_slice())?;
     }
     end.close()?;
@@ -145,48 +218,25 @@ fn retire(
     transaction: &WriteTransaction,
     position: &mut Table<'_, &'static str, u64>,
     retired: &Retired,
-) -> Result<(), ::redb::Error> {
+) -> Result<(), Fault> {
     if !retired.forgotten.is_empty() {
-        position.insert(FLOOR, retired.floor)?;
+        raise(position, FLOOR, retired.floor)?;
         let mut forgotten = transaction.open_table(FORGOTTEN)?;
         for (collection, revision) in &retired.forgotten {
-            forgotten.insert(&**collection, revision)?;
+            raise(&mut forgotten, collection, *revision)?;
         }
     }
     if let Some(compacted) = retired.compacted {
-        position.insert(COMPACTED, compacted)?;
+        raise(position, COMPACTED, compacted)?;
     }
     Ok(())
 }
 
-/// Makes the state from the log: rows up to the floor are live records of the time before history, rows
-/// after it are history, and are lived through again.
-fn load(database: &Database, limits: Limits) -> Result<(State, Retired), Fault> {
-    let transaction = database.begin_read()?;
-    let (revision, floor) = (position(database, REVISION)?, position(database, FLOOR)?);
-
-    let mut state = State::new(limits);
-    let mut retired = Retired::default();
-    let mut names: HashMap<Box<str>, Arc<str>> = HashMap::new();
-    for entry in transaction.open_table(LOG)?.iter()? {
-        let (key, row) = entry?;
-        let shared = |name: &str| Arc::clone(names.entry(name.into()).or_insert_with(|| name.into()));
-        let write = decode(key.value(), row.value(), shared)?;
-        if key.value() > floor {
-            state.apply(write);
-        } else if !state.restore(write) {
-            return Err(Fault::Damaged("two states of one record"));
-        }
+/// Memory may remember more than the file does, and forgets it later: a number that has been reached stays.
+fn raise(table: &mut Table<'_, &'static str, u64>, name: &str, number: u64) -> Result<(), Fault> {
+    let known = table.get(name)?.map_or(0, |known| known.value());
+    if known < number {
+        table.insert(name, number)?;
     }
-    if state.revision() > revision.max(1) {
-        return Err(Fault::Damaged("rows of the future"));
-    }
-    state.restore_position(revision, position(database, COMPACTED)?);
-    for entry in transaction.open_table(FORGOTTEN)?.iter()? {
-        let (collection, revision) = entry?;
-        state.restore_forgotten(collection.value(), revision.value());
-    }
-    // This run may be allowed less history than the one before.
-    state.trim(|collection, event| retired.add(collection, event));
-    Ok((state, retired))
+    Ok(())
 }

@@ -20,6 +20,12 @@ pub enum OpenError {
     /// The key of the tokens of service accounts cannot be read or written.
     #[error(transparent)]
     SigningKey(crate::pki::FolderError),
+    /// There is nothing to open.
+    #[error("there is no store at {}; name the folder of setpoint up --data", path.display())]
+    NoStore {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another process has it open.
     #[error("{} is in use by another process; stop that one", path.display())]
     Locked {
@@ -39,8 +45,20 @@ pub enum OpenError {
         /// The newest format that this version can read.
         known: u64,
     },
+    /// The database under it is of a version that this one cannot read.
+    #[error(
+        "{} is in redb's file format {found}, which no version of setpoint has written; open it with redb 2.6 to \
+         upgrade it, or move it away to start empty",
+        path.display()
+    )]
+    OldDatabase {
+        /// The file.
+        path: PathBuf,
+        /// redb's file format.
+        found: u8,
+    },
     /// The file is not what was written.
-    #[error("{} is damaged or no store of setpoint ({detail}); restore it from a copy, or move it away to start empty", path.display())]
+    #[error("{} is damaged or no store of setpoint ({detail}); restore a backup (setpoint store restore), or move it away to start empty", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,

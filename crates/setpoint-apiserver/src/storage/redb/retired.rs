@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::super::write::Write;
 use super::super::{Event, Revision};
 
 /// Rows that nobody can ask for any more, and what is forgotten with them. They leave memory at once, and
@@ -27,21 +28,32 @@ impl Retired {
         if event.deleted {
             self.rows.push(event.revision());
         }
-        self.floor = event.revision();
-        self.forgotten.insert(Arc::clone(collection), event.revision());
+        self.forget(collection, event.revision());
+    }
+
+    /// What a write leaves if the file has no history: the row that it replaces, and itself as an event.
+    pub(super) fn at_once(write: &Write, previous: Option<Revision>) -> Retired {
+        let mut retired = Retired { rows: previous.into_iter().collect(), ..Retired::default() };
+        retired.forget(&write.key.collection, write.record.revision);
+        retired
+    }
+
+    fn forget(&mut self, collection: &Arc<str>, revision: Revision) {
+        self.floor = self.floor.max(revision);
+        let newest = self.forgotten.entry(Arc::clone(collection)).or_default();
+        *newest = revision.max(*newest);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.forgotten.is_empty() && self.compacted.is_none()
+        self.rows.is_empty() && self.forgotten.is_empty() && self.compacted.is_none()
     }
 
-    /// Takes back what could not be removed; it is older than what is here.
+    /// Takes back what could not be removed.
     pub(super) fn put_back(&mut self, older: Retired) {
         self.rows.extend(older.rows);
         self.floor = self.floor.max(older.floor);
         for (collection, revision) in older.forgotten {
-            let newest = self.forgotten.entry(collection).or_default();
-            *newest = revision.max(*newest);
+            self.forget(&collection, revision);
         }
         self.compacted = self.compacted.max(older.compacted);
     }

@@ -21,28 +21,61 @@ const PUT: u8 = 0;
 const EXPIRING: u8 = 1;
 const DELETE: u8 = 2;
 
-/// Writes a row to `out`, which is empty then.
-///
-/// # Panics
-/// If a collection or a path is longer than 64 KiB, which no name in Kubernetes can be.
-pub(super) fn encode(write: &Write, out: &mut Vec<u8>) {
-    let (collection, path) = (write.key.collection.as_bytes(), write.key.path.as_bytes());
-    let length = |text: &[u8]| u16::try_from(text.len()).expect("names are short").to_le_bytes();
-    out.clear();
-    out.push(match write.effect {
-        Effect::Put { expires: None } => PUT,
-        Effect::Put { expires: Some(_) } => EXPIRING,
-        Effect::Delete => DELETE,
-    });
-    out.extend(length(collection));
-    out.extend(length(path));
-    if let Effect::Put { expires: Some(at) } = write.effect {
-        out.extend(at.as_second().to_le_bytes());
-        out.extend(at.subsec_nanosecond().to_le_bytes());
+/// A name has more than 64 KiB.
+#[derive(Debug, thiserror::Error)]
+#[error("a name of {length} bytes is too long to be stored; {} is the most", u16::MAX)]
+pub(in crate::storage) struct TooLong {
+    length: usize,
+}
+
+fn length(text: &str) -> Result<[u8; 2], TooLong> {
+    let length = u16::try_from(text.len()).map_err(|_| TooLong { length: text.len() })?;
+    Ok(length.to_le_bytes())
+}
+
+/// Whether a row can hold it.
+pub(super) fn check(key: &Key) -> Result<(), TooLong> {
+    length(&key.collection).and(length(&key.path)).map(drop)
+}
+
+/// What is in a row.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::storage) struct Row<'a> {
+    pub(in crate::storage) collection: &'a str,
+    pub(in crate::storage) path: &'a str,
+    pub(in crate::storage) effect: Effect,
+    pub(in crate::storage) value: &'a [u8],
+}
+
+impl Row<'_> {
+    /// Writes it to `out`; what was in that is gone.
+    pub(in crate::storage) fn encode(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let Row { collection, path, effect, value } = *self;
+        #[cfg(test)]
+        assert!(!path.starts_with(tests::PANICS), "asked for by a test");
+        let lengths = [length(collection)?, length(path)?];
+        out.clear();
+        out.push(match effect {
+            Effect::Put { expires: None } => PUT,
+            Effect::Put { expires: Some(_) } => EXPIRING,
+            Effect::Delete => DELETE,
+        });
+        out.extend(lengths.as_flattened());
+        if let Effect::Put { expires: Some(at) } = effect {
+            out.extend(at.as_second().to_le_bytes());
+            out.extend(at.subsec_nanosecond().to_le_bytes());
+        }
+        out.extend_from_slice(collection.as_bytes());
+        out.extend_from_slice(path.as_bytes());
+        out.extend_from_slice(value);
+        Ok(())
     }
-    out.extend_from_slice(collection);
-    out.extend_from_slice(path);
-    out.extend_from_slice(&write.record.value);
+}
+
+/// Writes a row to `out`; what was in it is gone.
+pub(super) fn encode(write: &Write, out: &mut Vec<u8>) -> Result<(), TooLong> {
+    let Write { key, record, effect } = write;
+    Row { collection: &key.collection, path: &key.path, effect: *effect, value: &record.value }.encode(out)
 }
 
 /// Reads a row; `None` if it is none. `name` gives the shared name of a collection.
@@ -80,8 +113,11 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// A path that begins like this makes the encoder panic.
+    pub(in super::super) const PANICS: &str = "panics!";
 
     fn write(effect: Effect, value: &'static [u8]) -> Write {
         let key = Key { collection: "core/events".into(), path: "default/ä".into() };
@@ -95,7 +131,7 @@ mod tests {
         for effect in [Effect::Put { expires: None }, Effect::Put { expires: Some(at) }, Effect::Delete] {
             let written = write(effect, b"{}");
             let mut row = Vec::new();
-            encode(&written, &mut row);
+            encode(&written, &mut row).unwrap();
             let read = decode(7, &row, |name| name.into()).unwrap();
             assert_eq!((&read.key, read.effect), (&written.key, effect));
             assert_eq!((read.record.revision, &read.record.value[..]), (7, &b"{}"[..]));
@@ -106,7 +142,7 @@ mod tests {
     fn a_row_that_is_cut_short_or_of_an_unknown_kind_is_none() {
         let at = Timestamp::new(1_800_000_000, 0).unwrap();
         let mut row = Vec::new();
-        encode(&write(Effect::Put { expires: Some(at) }, b""), &mut row);
+        encode(&write(Effect::Put { expires: Some(at) }, b""), &mut row).unwrap();
         for end in 0..row.len() {
             assert!(decode(7, &row[..end], |name| name.into()).is_none(), "{end}");
         }

@@ -1,38 +1,27 @@
-//! The one thread that writes: it makes many changes durable at once, then shows them and answers.
+//! A handle on the one thread that writes: it makes many changes durable at once, then shows them and answers.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use super::super::state::State;
 use super::super::view::View;
-use super::super::write::Write;
-use super::super::{Change, CommitError, Key, Limits, NotStored, Record, Revision};
+use super::super::{Change, CommitError, Limits, Revision, Stats};
+use super::batch::{Job, Outcome};
 use super::fault::Fault;
 use super::file::File;
+use super::health::{self, Health};
 use super::medium::Medium;
 use super::open_error::OpenError;
 use super::retired::Retired;
+use super::worker::Worker;
 
 /// How many changes may wait; who comes then waits to wait.
 const QUEUE: usize = 1024;
-/// How many changes share one sync at most.
-const BATCH_CHANGES: usize = 512;
-/// How many bytes of values share one sync, about.
-const BATCH_BYTES: usize = 8 << 20;
-
-type Outcome = Result<Arc<Record>, CommitError>;
-
-enum Job {
-    Commit(Change, oneshot::Sender<Outcome>),
-    /// Something is retired, and nobody waits for it to be removed.
-    Tidy,
-    /// Nothing is taken after this; the answer comes when the file is closed.
-    Close(oneshot::Sender<()>),
-}
 
 /// A handle on the thread. It ends, and closes the file, with the handle.
 #[derive(Debug)]
@@ -42,11 +31,9 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
     view: View,
     retired: Arc<Mutex<Retired>>,
-    failure: Failure,
+    health: watch::Receiver<Health>,
+    panics: Arc<AtomicU64>,
 }
-
-/// Why the last commit failed, unless it has worked since.
-type Failure = Arc<Mutex<Option<Arc<str>>>>;
 
 impl Writer {
     /// Opens the store on a new thread, which then writes to it.
@@ -54,13 +41,21 @@ impl Writer {
         let (jobs, queue) = mpsc::channel(QUEUE);
         let (opened, opening) = oneshot::channel();
         let path = medium.path().to_owned();
-        let failure = Failure::default();
-        let told = Arc::clone(&failure);
+        let (told, health) = watch::channel(Health::Well);
+        let panics = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&panics);
         let thread = spawn(move || match File::open(medium, limits) {
             Ok((file, state, retired)) => {
                 let (view, retired) = (View::new(state), Arc::new(Mutex::new(retired)));
-                let worker =
-                    Worker { file, view: view.clone(), retired: Arc::clone(&retired), failure: told };
+                let worker = Worker {
+                    file,
+                    view: view.clone(),
+                    retired: Arc::clone(&retired),
+                    shortage: None,
+                    undecided: Vec::new(),
+                    health: told,
+                    panics: counter,
+                };
                 if opened.send(Ok((view, retired))).is_ok() {
                     worker.run(queue);
                 }
@@ -71,7 +66,7 @@ impl Writer {
         match opening.await {
             Ok(Ok((view, retired))) => {
                 let jobs = Some(jobs);
-                Ok((Writer { jobs, thread: Some(thread), view: view.clone(), retired, failure }, view))
+                Ok((Writer { jobs, thread: Some(thread), view: view.clone(), retired, health, panics }, view))
             }
             Ok(Err(fault)) => {
                 // The file is closed when the caller hears of it.
@@ -86,19 +81,50 @@ impl Writer {
     pub(super) async fn commit(&self, change: Change) -> Outcome {
         let (sender, answer) = oneshot::channel();
         let jobs = self.jobs.as_ref().expect("it is there until the writer is dropped");
-        // Both fail only if the store is closed, or its thread has panicked.
+        // Both fail only if the store is closed, or has stopped.
         if jobs.send(Job::Commit(change, sender)).await.is_err() {
-            return Err(ended());
+            return Err(self.ended());
         }
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        answer.await.unwrap_or_else(|_| Err(self.ended()))
     }
 
-    /// Why changes cannot be made durable at the moment, if they cannot.
-    pub(super) fn failure(&self) -> Option<Arc<str>> {
-        if self.jobs.as_ref().is_none_or(mpsc::Sender::is_closed) {
-            return Some("the store is closed".into());
+    fn ended(&self) -> CommitError {
+        health::refused(self.stopped().unwrap_or("the store is closed".into())).into()
+    }
+
+    fn stopped(&self) -> Option<Arc<str>> {
+        match &*self.health.borrow() {
+            Health::Stopped(why) => Some(Arc::clone(why)),
+            Health::Well | Health::Full => None,
         }
-        self.failure.lock().clone()
+    }
+
+    /// Why changes cannot be made durable, if they cannot.
+    pub(super) fn failure(&self) -> Option<Arc<str>> {
+        let is_closed = || self.jobs.as_ref().is_none_or(mpsc::Sender::is_closed);
+        self.stopped().or_else(|| is_closed().then(|| "the store is closed".into()))
+    }
+
+    /// Waits until the store has stopped by itself; why.
+    pub(super) fn failed(&self) -> BoxFuture<'static, Arc<str>> {
+        let mut health = self.health.clone();
+        async move {
+            let is_over = |health: &Health| matches!(health, Health::Stopped(_));
+            if let Ok(health) = health.wait_for(is_over).await
+                && let Health::Stopped(why) = &*health
+            {
+                return Arc::clone(why);
+            }
+            // It was closed on purpose, and will not fail any more.
+            std::future::pending().await
+        }
+        .boxed()
+    }
+
+    /// Adds what only the writer knows.
+    pub(super) fn add_stats(&self, stats: &mut Stats) {
+        stats.is_full = matches!(*self.health.borrow(), Health::Full);
+        stats.writer_panics = self.panics.load(Ordering::Relaxed);
     }
 
     /// Closes the file, once what was handed over before is settled.
@@ -117,6 +143,22 @@ impl Writer {
             state.compact(up_to, |collection, event| retired.add(collection, event));
             retired.compacted = Some(state.compacted());
         });
+        self.tidy();
+    }
+
+    /// Forgets what is more than the bounds allow: watchers may have added to history since the last write.
+    pub(super) fn trim(&self) {
+        let has_forgotten = self.view.write(|state| {
+            let mut retired = self.retired.lock();
+            state.trim(|collection, event| retired.add(collection, event));
+            !retired.is_empty()
+        });
+        if has_forgotten {
+            self.tidy();
+        }
+    }
+
+    fn tidy(&self) {
         if let Some(jobs) = &self.jobs {
             // If the queue is full, one of the jobs in it does the same.
             let _full = jobs.try_send(Job::Tidy);
@@ -134,165 +176,8 @@ impl Drop for Writer {
     }
 }
 
-fn ended() -> CommitError {
-    CommitError::NotStored(NotStored { why: "the server's store is closed; start the server again".into() })
-}
-
 /// The exception to the rule that work is a task of the runtime: syncing a file blocks for milliseconds, and
 /// there is no other way to do it. Nothing that the simulator runs comes here: it uses the memory engine.
 fn spawn(work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("setpoint-store".to_owned()).spawn(work)
-}
-
-/// What runs on the thread.
-struct Worker {
-    file: File,
-    view: View,
-    retired: Arc<Mutex<Retired>>,
-    failure: Failure,
-}
-
-impl Worker {
-    fn run(mut self, mut queue: mpsc::Receiver<Job>) {
-        while let Some(job) = queue.blocking_recv() {
-            // Where processors are few, those who are about to hand over a change do so first: a commit costs more than
-            // the changes in it. Where nobody waits for a processor, this is nothing.
-            std::thread::yield_now();
-            // Before the batch is checked: what the file has to tell may change the outcome.
-            let usable = self.recover();
-            let mut batch = Batch::new(&self.view);
-            batch.add(job);
-            while batch.has_room()
-                && let Ok(job) = queue.try_recv()
-            {
-                batch.add(job);
-            }
-            let Batch { writes, answers, closing, .. } = batch;
-            let outcome = usable.and_then(|()| self.settle(writes));
-            *self.failure.lock() = answer(answers, outcome);
-            if !closing.is_empty() {
-                drop(queue);
-                drop(self.file);
-                for closed in closing {
-                    // Who has stopped waiting needs no answer.
-                    let _gone = closed.send(());
-                }
-                return;
-            }
-        }
-    }
-
-    /// Makes writes durable, then shows them.
-    fn settle(&mut self, writes: Vec<Write>) -> Result<(), Fault> {
-        let retired = std::mem::take(&mut *self.retired.lock());
-        if writes.is_empty() && retired.is_empty() {
-            return Ok(());
-        }
-        let last = writes.last().map(|write| write.record.revision);
-        let Err(fault) = self.file.commit(&writes, &retired) else {
-            self.publish(writes);
-            return Ok(());
-        };
-        self.retired.lock().put_back(retired);
-        // A commit that fails at its end may be durable all the same. Only the file knows.
-        match self.recover() {
-            Ok(()) if last.is_some_and(|last| self.view.read(State::revision) >= last) => Ok(()),
-            _ => Err(fault),
-        }
-    }
-
-    /// Opens the file again if a failure has closed it, and shows what turns out to be durable: memory and
-    /// file are the same afterwards.
-    fn recover(&mut self) -> Result<(), Fault> {
-        if self.file.is_open() {
-            return Ok(());
-        }
-        let known = self.view.read(State::revision);
-        let writes = self.file.reopen(known)?;
-        self.publish(writes);
-        Ok(())
-    }
-
-    fn publish(&self, writes: Vec<Write>) {
-        self.view.write(|state| {
-            for write in writes {
-                state.apply(write);
-            }
-            let mut retired = self.retired.lock();
-            state.trim(|collection, event| retired.add(collection, event));
-        });
-    }
-}
-
-/// Tells everybody how it went; why it did not work, if so.
-fn answer(answers: Vec<(oneshot::Sender<Outcome>, Outcome)>, settled: Result<(), Fault>) -> Option<Arc<str>> {
-    let failure: Option<Arc<str>> = settled.err().map(|fault| {
-        let why = fault.explain();
-        tracing::error!(why, "a commit failed");
-        why.into()
-    });
-    for (sender, outcome) in answers {
-        let outcome = match &failure {
-            Some(why) => Err(CommitError::NotStored(NotStored { why: Arc::clone(why) })),
-            None => outcome,
-        };
-        // Who has stopped waiting needs no answer.
-        let _gone = sender.send(outcome);
-    }
-    failure
-}
-
-/// Changes that share a sync, checked in order as if each of them were there already.
-struct Batch<'a> {
-    view: &'a View,
-    revision: Revision,
-    writes: Vec<Write>,
-    /// What the writes leave of the records that they change.
-    changed: HashMap<Key, Option<Arc<Record>>>,
-    answers: Vec<(oneshot::Sender<Outcome>, Outcome)>,
-    closing: Vec<oneshot::Sender<()>>,
-    bytes: usize,
-}
-
-impl Batch<'_> {
-    fn new(view: &View) -> Batch<'_> {
-        Batch {
-            view,
-            revision: view.read(State::revision),
-            writes: Vec::new(),
-            changed: HashMap::new(),
-            answers: Vec::new(),
-            closing: Vec::new(),
-            bytes: 0,
-        }
-    }
-
-    fn has_room(&self) -> bool {
-        self.answers.len() < BATCH_CHANGES && self.bytes < BATCH_BYTES && self.closing.is_empty()
-    }
-
-    fn add(&mut self, job: Job) {
-        match job {
-            Job::Commit(change, sender) => {
-                let outcome = self.check(change);
-                self.answers.push((sender, outcome));
-            }
-            Job::Close(sender) => self.closing.push(sender),
-            Job::Tidy => {}
-        }
-    }
-
-    fn check(&mut self, change: Change) -> Outcome {
-        let current = match self.changed.get(&change.key) {
-            Some(changed) => changed.clone(),
-            None => self.view.read(|state| state.find(&change.key).cloned()),
-        };
-        let write = Write::new(change, current.as_ref(), self.revision + 1)?;
-        let record = Arc::clone(&write.record);
-        self.revision = record.revision;
-        self.bytes += record.value.len();
-        self.changed.insert(write.key.clone(), write.remaining().cloned());
-        self.writes.push(write);
-        Ok(record)
-    }
 }
