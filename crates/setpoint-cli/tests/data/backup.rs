@@ -4,9 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use kube::api::{Api, ListParams, WatchParams};
 use kube::{Client, ResourceExt};
 
 use crate::server::{Server, create_config_map};
@@ -65,9 +64,8 @@ async fn a_backup_of_a_running_server_is_restored_with_newer_versions() {
     assert_eq!(maps(&client).await, before, "as it was, to the version");
     let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let old = lost.resource_version().unwrap();
-    let mut watch = Box::pin(api.watch(&WatchParams::default(), &old).await.unwrap());
-    let event = watch.next().await.unwrap();
-    assert!(matches!(&event, Ok(WatchEvent::Error(status)) if status.code == 410), "{event:?}");
+    let error = api.watch(&WatchParams::default(), &old).await.err();
+    assert!(matches!(&error, Some(kube::Error::Api(status)) if status.code == 410), "{error:?}");
     let next = create_config_map(&client, "next").await;
     let number = |map: &ConfigMap| map.resource_version().unwrap().parse::<u64>().unwrap();
     assert!(number(&next) > number(&lost) + 1_000_000, "{:?}", next.resource_version());

@@ -40,6 +40,12 @@ struct Knowledge {
     told: BTreeMap<u64, Fact>,
 }
 
+impl Knowledge {
+    fn last_told(&self) -> u64 {
+        self.told.last_key_value().map_or(self.settled_to, |(revision, _)| *revision)
+    }
+}
+
 type Shared = Arc<Mutex<Knowledge>>;
 
 fn fact(map: &ConfigMap) -> (u64, Fact) {
@@ -85,7 +91,7 @@ async fn write(client: Client, prefix: String, shared: Shared) {
 /// Goes on watching where the last watch has ended, until the server is gone.
 async fn watch(client: Client, shared: Shared) {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    let after = shared.lock().unwrap().settled_to.max(1);
+    let after = shared.lock().unwrap().last_told().max(1);
     let mut events = Box::pin(maps.watch(&WatchParams::default(), &after.to_string()).await.unwrap());
     while let Ok(Some(event)) = events.try_next().await {
         let (revision, fact) = match event {
@@ -98,8 +104,7 @@ async fn watch(client: Client, shared: Shared) {
             WatchEvent::Error(status) => panic!("a watch after {after}: {status:?}"),
         };
         let mut knowledge = shared.lock().unwrap();
-        let last = knowledge.told.last_key_value().map_or(knowledge.settled_to, |(last, _)| *last);
-        assert!(last < revision, "{revision} is a repeat");
+        assert!(knowledge.last_told() < revision, "{revision} is a repeat");
         knowledge.told.insert(revision, fact);
     }
 }
