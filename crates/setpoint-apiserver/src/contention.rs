@@ -197,8 +197,8 @@ mod tests {
     use super::*;
     use crate::resource::Registry;
     use crate::storage::{
-        Action, Change, CommitError, Expect, Found, Freshness, Limits, ListQuery, Memory, ReadError, Revision,
-        Scan, Stats, Storage, Watch,
+        Action, Change, CommitError, Expect, Found, Freshness, Limits, ListQuery, Memory, ReadError,
+        Revision, Scan, Snapshot, Stats, Storage, Watch,
     };
     use crate::{ApiServer, User};
 
@@ -244,7 +244,8 @@ mod tests {
                 tokio::time::sleep(COMMIT).await;
                 if let Expect::Revision(_) = change.expect
                     && self.is_beaten(&change.key)
-                    && let Ok(Found { record: Some(record) }) = self.memory.get(&change.key, Freshness::Latest).await
+                    && let Ok(Found { record: Some(record) }) =
+                        self.memory.get(&change.key, Freshness::Latest).await
                 {
                     let action = Action::Put { value: record.value.clone(), expires: None };
                     self.memory.commit(Change { action, ..change.clone() }).await?;
@@ -267,6 +268,9 @@ mod tests {
         }
         fn stats(&self) -> Stats {
             self.memory.stats()
+        }
+        fn snapshot(&self) -> Snapshot {
+            self.memory.snapshot()
         }
     }
 

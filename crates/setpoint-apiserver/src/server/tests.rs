@@ -12,7 +12,8 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::storage::{
-    Change, CommitError, Found, Freshness, Key, ListQuery, ReadError, Record, Revision, Scan, Stats, Watch,
+    Change, CommitError, Found, Freshness, Key, ListQuery, ReadError, Record, Revision, Scan, Snapshot,
+    Stats, Watch,
 };
 
 /// A store that panics so often when it shall remove what has expired.
@@ -58,6 +59,10 @@ impl Storage for Brittle {
 
     fn stats(&self) -> Stats {
         self.inner.stats()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.inner.snapshot()
     }
 }
 

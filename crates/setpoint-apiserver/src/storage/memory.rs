@@ -10,8 +10,8 @@ use super::state::State;
 use super::view::View;
 use super::write::Write;
 use super::{
-    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan, Snapshot,
-    Stats,    Storage, Watch,
+    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan,
+    Snapshot, Stats, Storage, Watch,
 };
 
 /// Keeps everything in memory; what it holds ends with it.

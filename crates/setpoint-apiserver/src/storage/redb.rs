@@ -47,8 +47,8 @@ use self::writer::Writer;
 use super::state::State;
 use super::view::View;
 use super::{
-    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan, Snapshot,
-    Stats,    Storage, Watch,
+    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan,
+    Snapshot, Stats, Storage, Watch,
 };
 use crate::folder;
 

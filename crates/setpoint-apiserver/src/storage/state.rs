@@ -134,7 +134,9 @@ impl State {
     pub(super) fn snapshot(&self) -> Snapshot {
         let mut records = Vec::with_capacity(self.collections.values().map(Collection::len).sum());
         for (name, collection) in &self.collections {
-            records.extend(collection.live().map(|live| (Arc::clone(name), Arc::clone(&live.record), live.expires)));
+            records.extend(
+                collection.live().map(|live| (Arc::clone(name), Arc::clone(&live.record), live.expires)),
+            );
         }
         Snapshot::new(self.revision, records)
     }

@@ -56,7 +56,7 @@ fn canonical(value: &[u8]) -> Option<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Key, Limits, Storage};
+    use super::super::super::{Freshness, Key, Limits, Storage};
     use super::super::faulty_disk::Disk;
     use super::super::guard::Latch;
     use super::super::medium::Medium;
@@ -100,7 +100,7 @@ mod tests {
 
     async fn check(store: &Redb) {
         for (number, value) in OBJECTS.iter().enumerate() {
-            let record = store.get(&key(number)).await.unwrap().record.unwrap();
+            let record = store.get(&key(number), Freshness::Latest).await.unwrap().record.unwrap();
             let expected = serde_json::from_str::<Value>(value).ok().map(|object| object::encode(&object));
             let expected = expected.unwrap_or_else(|| Bytes::from_static(value.as_bytes()));
             assert_eq!((record.revision, &record.value), (number as u64 + 10, &expected));
@@ -130,7 +130,7 @@ mod tests {
             let mut luck = at as u64;
             disk.cut_power(|| super::super::faulty_disk::coin(&mut luck));
             let store = open(&disk).await.unwrap();
-            let record = store.get(&key(1)).await.unwrap().record.unwrap();
+            let record = store.get(&key(1), Freshness::Latest).await.unwrap().record.unwrap();
             let object: Value = serde_json::from_str(OBJECTS[1]).unwrap();
             assert_eq!((record.revision, &record.value), (11, &object::encode(&object)), "at {at}");
         }
