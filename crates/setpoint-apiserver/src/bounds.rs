@@ -29,6 +29,7 @@ pub(crate) const MAX_OBJECT: usize = MAX_BODY - 4096;
 const MAX_TEXT: usize = 2 * MAX_BODY;
 /// By how much an object may be larger when it is marked as deleted: otherwise the largest could not be deleted.
 const MARK: usize = 1024;
+const _: () = assert!(MAX_OBJECT + MARK < MAX_BODY, "a marked object can be sent back, too");
 
 /// Which bound an object is beyond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -344,7 +345,6 @@ mod tests {
         assert_eq!(check_stored(&more, Some(&more)), Ok(()));
         let marked = [full.as_slice(), b"\"deletionTimestamp\""].concat();
         assert_eq!(check_stored(&marked, Some(&full)), Ok(()));
-        assert!(MAX_OBJECT + MARK < MAX_BODY);
     }
 
     #[test]
