@@ -108,7 +108,8 @@ impl Default for Limits {
     }
 }
 
-/// An extension of a response: the service does not know who asks. It is the last response of its connection.
+/// An extension of a response: the service does not know who asks. Its connection takes no more requests, and is cut off
+/// soon if nobody on it is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Unidentified;
 
@@ -141,7 +142,7 @@ where
 ///
 /// A request of a client with a certificate carries its [`User`](crate::User); one without carries none. When the
 /// certificate expires, its connection ends: what was begun is finished, and nothing new is taken. A connection whose
-/// client the service does not know ([`Unidentified`]) ends with that answer.
+/// client the service does not know ([`Unidentified`]) takes nothing new either.
 ///
 /// No promise is made about a request whose client goes away: its future may be dropped at any `await`.
 pub async fn serve<S: HttpService>(

@@ -123,7 +123,7 @@ impl<S: HttpService> Connection<S> {
             if certified.is_over(&self.env) {
                 return Err("the certificate of the client has expired".to_owned());
             }
-            stranger.is_known();
+            stranger.becomes_known();
         }
         let end = certified.as_ref().map(|certified| certified.end);
         let has_asked = Arc::new(AtomicBool::new(false));
@@ -131,9 +131,10 @@ impl<S: HttpService> Connection<S> {
         let outstanding = Outstanding::new(&self.env);
         let service = hyper::service::service_fn({
             let (has_asked, is_refused) = (Arc::clone(&has_asked), is_refused.clone());
+            let stranger = Arc::clone(&stranger);
             let (env, outstanding) = (self.env.clone(), Arc::clone(&outstanding));
             move |mut request: http::Request<Incoming>| {
-                let is_first = !has_asked.swap(true, Ordering::Relaxed);
+                has_asked.store(true, Ordering::Relaxed);
                 request.extensions_mut().insert(PeerAddress(peer));
                 // Looked at with each request: a clock may jump, and a connection takes a while to end.
                 if let Some(certified) = certified.as_ref().filter(|certified| !certified.is_over(&env)) {
@@ -141,7 +142,7 @@ impl<S: HttpService> Connection<S> {
                     request.extensions_mut().insert(CertificateEnd(certified.end));
                 }
                 let (service, outstanding) = (self.service.clone(), Arc::clone(&outstanding));
-                let (stranger, is_refused) = (is_first.then(|| Arc::clone(&stranger)), is_refused.clone());
+                let (stranger, is_refused) = (Arc::clone(&stranger), is_refused.clone());
                 async move {
                     let mut response = panic_guard::call(service, request).await?;
                     if response.extensions().get::<Unidentified>().is_some() {
@@ -150,8 +151,8 @@ impl<S: HttpService> Connection<S> {
                             let close = HeaderValue::from_static("close");
                             response.headers_mut().insert(header::CONNECTION, close);
                         }
-                    } else if let Some(stranger) = stranger {
-                        stranger.is_known();
+                    } else if !stranger.is_known() {
+                        stranger.becomes_known();
                     }
                     Ok::<_, Infallible>(response.map(|body| Paced::new(body, outstanding)))
                 }
@@ -165,10 +166,11 @@ impl<S: HttpService> Connection<S> {
         let mut first_request = pin!(tokio::time::sleep(self.limits.head));
         let mut stall_check = pin!(tokio::time::sleep(self.limits.stall / 2));
         let mut expiry_check = pin!(tokio::time::sleep(next_look(&self.env, end)));
-        // Set when the client may not ask any more.
+        // Set when the client has to be done.
         let mut last_moment = pin!(tokio::time::sleep(Duration::ZERO));
         let mut is_late = false;
         let mut is_ending = false;
+        let mut is_leaving = false;
         let mut has_expired = false;
         let mut is_cut = false;
         loop {
@@ -179,10 +181,14 @@ impl<S: HttpService> Connection<S> {
                     is_ending = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = is_refused.cancelled(), if !is_cut => {
-                    is_cut = true;
-                    last_moment.as_mut().reset(self.env.instant().later(self.limits.grace));
+                () = is_refused.cancelled(), if !is_leaving => {
+                    is_leaving = true;
                     connection.as_mut().graceful_shutdown();
+                    // A proxy may send requests of many users on one connection: what others have begun goes on.
+                    if !stranger.is_known() {
+                        is_cut = true;
+                        last_moment.as_mut().reset(self.env.instant().later(self.limits.grace));
+                    }
                 }
                 () = expiry_check.as_mut(), if end.is_some() && !has_expired => {
                     if end.is_some_and(|end| self.env.now() <= end) {
@@ -195,7 +201,7 @@ impl<S: HttpService> Connection<S> {
                     connection.as_mut().graceful_shutdown();
                 }
                 () = last_moment.as_mut(), if is_cut => {
-                    return Err("the client may not ask any more, and did not finish in time".to_owned());
+                    return Err("the client may ask nothing more, and did not finish in time".to_owned());
                 }
                 () = stall_check.as_mut() => {
                     if outstanding.is_stalled(self.limits.stall) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +39,7 @@ impl Strangers {
         if let Some((_, oldest)) = oldest {
             oldest.cancel();
         }
-        Stranger { strangers: Arc::clone(self), id, token }
+        Stranger { strangers: Arc::clone(self), id, token, is_known: AtomicBool::new(false) }
     }
 }
 
@@ -48,12 +49,18 @@ pub(super) struct Stranger {
     strangers: Arc<Strangers>,
     id: u64,
     token: CancellationToken,
+    is_known: AtomicBool,
 }
 
 impl Stranger {
     /// Now we know who it is: it need not make room any more.
-    pub(super) fn is_known(&self) {
+    pub(super) fn becomes_known(&self) {
+        self.is_known.store(true, Ordering::Relaxed);
         self.strangers.here.lock().tokens.remove(&self.id);
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Relaxed)
     }
 
     /// Waits until it has to make room.
@@ -64,7 +71,7 @@ impl Stranger {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        self.is_known();
+        self.strangers.here.lock().tokens.remove(&self.id);
     }
 }
 
@@ -78,7 +85,7 @@ mod tests {
         let [first, second, third] = [(); 3].map(|()| strangers.admit());
         let told = |of: &[&Stranger]| of.iter().map(|one| one.token.is_cancelled()).collect::<Vec<_>>();
         assert_eq!(told(&[&first, &second, &third]), [true, false, false]);
-        second.is_known();
+        second.becomes_known();
         let fourth = strangers.admit();
         assert_eq!(told(&[&second, &third, &fourth]), [false, false, false]);
         drop(third);

@@ -559,26 +559,41 @@ fn an_error_of_one_client_is_not_an_error_of_the_listener() {
 #[tokio::test]
 async fn a_stranger_that_stays_unknown_loses_its_connection() {
     for version in VERSIONS {
-        let server = TestServer::start_with(|limits| limits.grace = SHORT).await;
+        let server = TestServer::start().await;
         let mut client = server.client(None, version).await.unwrap();
-        let watch = client.get("/deaf").await.unwrap();
-        let watch = if version == Version::Http2 {
-            Some(watch)
-        } else {
-            drop((watch, client));
-            client = server.client(None, version).await.unwrap();
-            None
-        };
         let refused = client.get("/unknown").await.unwrap();
         assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
         assert_eq!(read(refused).await.unwrap(), "who are you?", "the answer arrives");
         let closed = async { while client.get_text("/").await.is_ok() {} };
         tokio::time::timeout(HANG, closed).await.expect("the connection goes on");
-        if let Some(watch) = watch {
-            assert!(is_cut_off(watch).await, "what it has begun is cut off after the grace time");
-        }
         server.stage.all_gone().await;
     }
+}
+
+#[tokio::test]
+async fn a_stranger_that_does_not_take_its_leave_is_cut_off() {
+    let server = TestServer::start_with(|limits| limits.grace = SHORT).await;
+    let mut stream = server.tls(None, Version::Http2).await.unwrap();
+    // The preface, empty settings and one request; and never an answer to a ping, for which a polite end waits.
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    let head = b"\x82\x87\x44\x08/unknown\x41\x0ctest.example";
+    bytes.extend_from_slice(&[0, 0, u8::try_from(head.len()).unwrap(), 1, 5, 0, 0, 0, 1]);
+    bytes.extend_from_slice(head);
+    stream.write_all(&bytes).await.unwrap();
+    let answer = read_to_end(stream).await;
+    assert!(answer.contains("who are you?"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_breaks_off_nothing_that_others_have_begun_on_the_same_connection() {
+    let server = TestServer::start_with(|limits| limits.grace = SHORT).await;
+    let mut proxy = server.client(None, Version::Http2).await.unwrap();
+    let mut watch = proxy.get("/watch").await.unwrap();
+    watch.frame().await.unwrap().unwrap();
+    assert_eq!(proxy.get("/unknown").await.unwrap().status(), StatusCode::UNAUTHORIZED);
+    let more = tokio::time::timeout(SHORT * 3, watch.frame()).await;
+    assert!(more.is_err(), "{more:?}");
+    assert!(proxy.get("/").await.is_err(), "new requests take a new connection");
 }
 
 #[tokio::test]
