@@ -3,6 +3,8 @@
 mod action;
 mod caches;
 mod context;
+mod intake;
+mod live;
 mod metrics;
 mod predicate;
 mod reconciler;
@@ -23,16 +25,18 @@ use kube::core::PartialObjectMeta;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use setpoint_env::{Env, Task};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::action::{Action, ReconcileError};
 pub use self::context::Context;
 use self::context::Shared;
+use self::intake::Intake;
 use self::metrics::ControllerMetrics;
 pub use self::predicate::{Change, Predicate};
 use self::reconciler::AnyReconciler;
 pub use self::reconciler::Reconciler;
-use self::source::{Attached, MapFn, Queue, Source};
+use self::source::{Attached, MapFn, Queue, Replay, Source};
 use self::worker::Work;
 use crate::workqueue::{LOW_PRIORITY, RateLimiter, WorkQueueBuilder};
 use crate::{
@@ -46,11 +50,17 @@ use crate::{
 /// concerns, and calls the [`Reconciler`] with its key, one call at a time for each key.
 ///
 /// # Reading your own writes
-/// A reconcile reads from caches, which are always a little behind. What is written through
-/// [`Context::client`] is noted, and the key is not reconciled again before the caches of the written kinds
-/// show it. So a reconciler that looks whether its child exists, and creates it if not, makes one child,
-/// however slow the watch is. The wait is bounded ([`Controller::catch_up_limit`]) and measured. An object
-/// that the cache's selectors may leave out is not waited for.
+/// A reconcile reads from caches, which are always a little behind. Writes through [`Context::client`] are tracked,
+/// and the key is held until the caches of the written kinds observe them. So a reconciler that looks whether its
+/// child exists, and creates it if not, makes one child, however slow the watch is. The wait is bounded
+/// ([`Controller::catch_up_limit`]) and measured. An object that the cache's selectors may leave out is not waited
+/// for. When the answer to a write is lost, the server is asked what it has, and the caches must get there.
+///
+/// A term of leadership begins with the same promise, whoever wrote: only when each cache is at least as new as what
+/// the server had when the term began.
+///
+/// # The end
+/// At shutdown the reconciles that run are finished. What is queued or held is left: whoever starts next lists it.
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<K> {
     name: String,
@@ -70,6 +80,7 @@ pub struct Controller<K> {
 
 /// How long events may take that were recorded just before the end.
 const FLUSH_LIMIT: Duration = Duration::from_secs(5);
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A kind that a controller can reconcile or watch: every typed [`kube::Resource`].
 pub trait Watchable:
@@ -237,7 +248,8 @@ impl<K: Watchable> Controller<K> {
         self
     }
 
-    /// Reconciles the keys that a stream gives: a channel, a timer, events of another system.
+    /// Reconciles the keys that a stream gives: a channel, a timer, events of another system. While the controller does
+    /// not work, since its caches are not synced or another replica leads, the stream is not polled.
     pub fn triggered_by(
         mut self,
         keys: impl futures::Stream<Item = ObjectKey> + Send + 'static,
@@ -282,7 +294,8 @@ impl<K: Watchable> Controller<K> {
         self
     }
 
-    /// How long a key waits at most until the caches show what it wrote: 30 seconds unless set.
+    /// How long a key is held at most until the caches observe what it wrote: 30 seconds unless set. Then it is
+    /// reconciled all the same, with a warning, and counted in `setpoint_controller_catch_up_late_total`.
     pub fn catch_up_limit(mut self, limit: Duration) -> Controller<K> {
         self.catch_up_limit = limit;
         self
@@ -293,37 +306,46 @@ impl<K: Watchable> Controller<K> {
         &self.name
     }
 
-    /// Runs until the runtime is shut down: waits for the caches, then works. After the shutdown, what is
-    /// queued is still worked off; drop the future to end at once.
+    /// Runs until the runtime is shut down: waits for the caches, then works. After the shutdown, the reconciles that
+    /// run are finished, and what is queued is left; drop the future to end at once.
     pub async fn run(self, runtime: &Runtime) -> Result<(), ControllerError> {
-        let prepared = self.prepare(runtime).await?;
-        prepared.work(runtime.client.clone(), runtime.shutdown.clone()).await;
+        if let Some(prepared) = self.prepare(runtime).await? {
+            let (client, ending) = (runtime.client.clone(), runtime.shutdown.clone());
+            prepared.work(Shift { client, ending, is_term: false, grace: None }).await;
+        }
         Ok(())
     }
 
-    /// Watches, and waits for the caches.
-    pub(crate) async fn prepare(self, runtime: &Runtime) -> Result<Prepared, ControllerError> {
-        let queue = self.queue.metrics(self.name.clone(), &runtime.metrics).build();
-        let attach = Queue { queue: queue.clone(), resync: self.resync, name: self.name.clone() };
+    /// Watches, and waits for the caches. None if the runtime is shut down before.
+    pub(crate) async fn prepare(self, runtime: &Runtime) -> Result<Option<Prepared>, ControllerError> {
+        let metrics = ControllerMetrics::new(&runtime.metrics, &self.name, self.workers);
+        let (name, measured) = (self.name.clone(), metrics.clone());
+        let queue = self.queue.on_release(move |released| worker::released(&measured, &name, &released));
+        let queue = queue.metrics(self.name.clone(), &runtime.metrics).build();
+        let intake = Arc::new(Intake::new(queue.clone()));
+        let mut attach = Queue {
+            queue: queue.clone(),
+            intake: intake.clone(),
+            next_source: 0,
+            resync: self.resync,
+            name: self.name.clone(),
+        };
         let sources = self.sources.into_iter();
         let attached: Vec<Attached> =
-            sources.map(|source| source.attach(&runtime.factory, attach.clone())).collect();
+            sources.map(|source| source.attach(&runtime.factory, &mut attach)).collect();
         attached.iter().for_each(|source| source.cache.start());
-        wait_for_caches(&self.name, &attached, self.sync_limit, &runtime.shutdown).await?;
-        let triggers = self.triggers.into_iter().map(|keys| {
-            let queue = queue.clone();
-            runtime.env.spawn(keys.for_each(move |key| {
-                queue.add(key);
-                std::future::ready(())
-            }))
-        });
+        if !wait_for_caches(&self.name, &attached, self.sync_limit, &runtime.shutdown).await? {
+            return Ok(None);
+        }
+        let triggers = self.triggers.into_iter().map(|keys| runtime.env.spawn(intake.clone().feed(keys)));
         let triggers = triggers.collect();
         let mut listers: BTreeMap<TypeId, Box<dyn Any + Send + Sync>> = BTreeMap::new();
-        let (mut caches, mut registrations) = (Vec::new(), Vec::new());
-        for Attached { cache, lister: (id, lister), registration } in attached {
+        let (mut caches, mut registrations, mut replays) = (Vec::new(), Vec::new(), Vec::new());
+        for Attached { cache, lister: (id, lister), registration, replay } in attached {
             listers.insert(id, lister);
             caches.push(cache);
             registrations.push(registration);
+            replays.push(replay);
         }
         let recorder = Recorder::builder(runtime.client.clone(), self.name.clone())
             .env(runtime.env.clone())
@@ -344,15 +366,17 @@ impl<K: Watchable> Controller<K> {
             context: Arc::new(context),
             time_limit: self.time_limit,
             catch_up_limit: self.catch_up_limit,
-            metrics: ControllerMetrics::new(&runtime.metrics, &self.name, self.workers),
+            metrics,
         };
-        Ok(Prepared {
+        Ok(Some(Prepared {
             work: Arc::new(work),
             workers: self.workers,
+            intake,
+            replays,
             env: runtime.env.clone(),
             _triggers: triggers,
             _registrations: registrations,
-        })
+        }))
     }
 }
 
@@ -360,49 +384,110 @@ impl<K: Watchable> Controller<K> {
 pub(crate) struct Prepared {
     work: Arc<Work>,
     workers: usize,
+    intake: Arc<Intake>,
+    replays: Vec<Box<dyn Replay>>,
     env: Env,
     _triggers: Vec<Task<()>>,
     _registrations: Vec<crate::Registration>,
 }
 
+/// One time of work.
+pub(crate) struct Shift {
+    /// To write with.
+    pub(crate) client: Client,
+    /// When to end.
+    pub(crate) ending: CancellationToken,
+    /// Whether somebody else may have worked just before.
+    pub(crate) is_term: bool,
+    /// How long the reconciles that run then may take; for ever if there is none.
+    pub(crate) grace: Option<Duration>,
+}
+
 impl Prepared {
-    /// Works, writing with `client`, until `ending`; then works off what is queued. Dropped earlier, it stops
-    /// where it stands, and can be called again: for each term of a leader.
-    pub(crate) async fn work(&self, client: Client, ending: CancellationToken) {
-        // What the workers of an earlier term left behind, and what another leader has done since.
-        for key in self.work.caches.first().map(|cache| cache.keys()).unwrap_or_default() {
-            self.work.queue.at_priority(LOW_PRIORITY).add(key);
-        }
-        let run = |_| self.env.spawn(worker::run(self.work.clone(), client.clone()));
-        let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
-        ending.cancelled().await;
-        self.work.queue.shut_down();
-        for ended in join_all(workers).await {
-            if let Err(error) = ended {
-                tracing::error!(%error, "a worker ended early");
+    /// Works until the shift ends; then finishes what is in work, and leaves what is queued. Says whether all of it
+    /// was finished. Dropped earlier, it stops where it stands, and can be called again: for each term of a leader.
+    pub(crate) async fn work(&self, shift: Shift) -> bool {
+        let Shift { client, ending, is_term, grace } = shift;
+        if is_term {
+            tokio::select! {
+                biased;
+                () = ending.cancelled() => return true,
+                () = self.catch_up(&client) => {}
             }
         }
-        let unwritten = self.work.context.recorder.flush(FLUSH_LIMIT).await;
+        let _open = self.intake.open(&self.work.context.name);
+        self.replay().await;
+        let run = |_| self.env.spawn(worker::run(self.work.clone(), client.clone(), ending.clone()));
+        let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
+        ending.cancelled().await;
+        let ends = grace.map(|grace| self.env.instant() + grace);
+        let is_finished = finish(workers, ends).await;
+        self.work.queue.shut_down();
+        let left = ends.map_or(FLUSH_LIMIT, |ends| ends.saturating_duration_since(self.env.instant()));
+        let unwritten = self.work.context.recorder.flush(left.min(FLUSH_LIMIT)).await;
         if unwritten > 0 {
             tracing::warn!(unwritten, "some events were not written in time");
+        }
+        is_finished
+    }
+
+    /// Waits until every cache is at least as new as what the server has now.
+    async fn catch_up(&self, client: &Client) {
+        let all = join_all(self.work.caches.iter().map(|cache| live::catch_up(&**cache, client)));
+        let mut all = std::pin::pin!(all);
+        while tokio::time::timeout(self.work.catch_up_limit.max(SECOND), &mut all).await.is_err() {
+            let controller = &self.work.context.name;
+            tracing::warn!(controller, "a cache is older than what the last leader wrote; waiting for it");
+        }
+    }
+
+    /// Queues what the caches have: whoever worked before may have left it, and a standby keeps nothing.
+    async fn replay(&self) {
+        for replay in &self.replays {
+            for key in replay.keys().await {
+                self.work.queue.at_priority(LOW_PRIORITY).add(key);
+            }
         }
     }
 }
 
+/// Waits for workers until `ends`, then cuts them off. Says whether they all ended before.
+async fn finish(mut workers: Vec<Task<()>>, ends: Option<Instant>) -> bool {
+    let all = join_all(workers.iter_mut());
+    let ended = match ends {
+        Some(ends) => tokio::time::timeout_at(ends, all).await.ok(),
+        None => Some(all.await),
+    };
+    let Some(ended) = ended else {
+        for worker in workers {
+            worker.stop().await;
+        }
+        return false;
+    };
+    for error in ended.into_iter().filter_map(Result::err) {
+        tracing::error!(%error, "a worker ended early");
+    }
+    true
+}
+
+/// Whether they have synced, before the shutdown. Handlers must have heard of it all too: what they hear later is news.
 async fn wait_for_caches(
     controller: &str,
     attached: &[Attached],
     limit: Duration,
     shutdown: &CancellationToken,
-) -> Result<(), ControllerError> {
-    let synced = join_all(attached.iter().map(|source| source.cache.wait_for_sync()));
+) -> Result<bool, ControllerError> {
+    let synced = join_all(attached.iter().map(async |source| {
+        source.cache.wait_for_sync().await;
+        source.registration.wait_for_sync().await;
+    }));
     let in_time = tokio::select! {
         biased;
-        () = shutdown.cancelled() => return Ok(()),
+        () = shutdown.cancelled() => return Ok(false),
         waited = tokio::time::timeout(limit, synced) => waited.is_ok(),
     };
     if in_time {
-        return Ok(());
+        return Ok(true);
     }
     let late = attached.iter().filter_map(|source| {
         let trouble = source.cache.sync_state().err()?;
