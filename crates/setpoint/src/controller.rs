@@ -7,6 +7,7 @@ mod intake;
 mod live;
 mod metrics;
 mod predicate;
+mod prepared;
 mod reconciler;
 mod source;
 mod worker;
@@ -24,8 +25,7 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::core::PartialObjectMeta;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
-use setpoint_env::{Env, Task};
-use tokio::time::Instant;
+use setpoint_env::Env;
 use tokio_util::sync::CancellationToken;
 
 pub use self::action::{Action, ReconcileError};
@@ -34,11 +34,12 @@ use self::context::Shared;
 use self::intake::Intake;
 use self::metrics::ControllerMetrics;
 pub use self::predicate::{Change, Predicate};
+pub(crate) use self::prepared::{Prepared, Shift};
 use self::reconciler::AnyReconciler;
 pub use self::reconciler::Reconciler;
-use self::source::{Attached, MapFn, Queue, Replay, Source};
+use self::source::{Attached, MapFn, Queue, Source};
 use self::worker::Work;
-use crate::workqueue::{LOW_PRIORITY, RateLimiter, WorkQueueBuilder};
+use crate::workqueue::{RateLimiter, WorkQueueBuilder};
 use crate::{
     CacheSyncError, Held, Metrics, Object, ObjectKey, Permissions, Recorder, SharedInformerFactory, Verb,
     WorkQueue,
@@ -77,10 +78,6 @@ pub struct Controller<K> {
     needs: Permissions,
     kind: std::marker::PhantomData<fn() -> K>,
 }
-
-/// How long events may take that were recorded just before the end.
-const FLUSH_LIMIT: Duration = Duration::from_secs(5);
-const SECOND: Duration = Duration::from_secs(1);
 
 /// A kind that a controller can reconcile or watch: every typed [`kube::Resource`].
 pub trait Watchable:
@@ -378,96 +375,6 @@ impl<K: Watchable> Controller<K> {
             _registrations: registrations,
         }))
     }
-}
-
-/// A controller whose caches have synced.
-pub(crate) struct Prepared {
-    work: Arc<Work>,
-    workers: usize,
-    intake: Arc<Intake>,
-    replays: Vec<Box<dyn Replay>>,
-    env: Env,
-    _triggers: Vec<Task<()>>,
-    _registrations: Vec<crate::Registration>,
-}
-
-/// One time of work.
-pub(crate) struct Shift {
-    /// To write with.
-    pub(crate) client: Client,
-    /// When to end.
-    pub(crate) ending: CancellationToken,
-    /// Whether somebody else may have worked just before.
-    pub(crate) is_term: bool,
-    /// How long the reconciles that run then may take; for ever if there is none.
-    pub(crate) grace: Option<Duration>,
-}
-
-impl Prepared {
-    /// Works until the shift ends; then finishes what is in work, and leaves what is queued. Says whether all of it
-    /// was finished. Dropped earlier, it stops where it stands, and can be called again: for each term of a leader.
-    pub(crate) async fn work(&self, shift: Shift) -> bool {
-        let Shift { client, ending, is_term, grace } = shift;
-        if is_term {
-            tokio::select! {
-                biased;
-                () = ending.cancelled() => return true,
-                () = self.catch_up(&client) => {}
-            }
-        }
-        let _open = self.intake.open(&self.work.context.name);
-        self.replay().await;
-        let run = |_| self.env.spawn(worker::run(self.work.clone(), client.clone(), ending.clone()));
-        let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
-        ending.cancelled().await;
-        let ends = grace.map(|grace| self.env.instant() + grace);
-        let is_finished = finish(workers, ends).await;
-        self.work.queue.shut_down();
-        let left = ends.map_or(FLUSH_LIMIT, |ends| ends.saturating_duration_since(self.env.instant()));
-        let unwritten = self.work.context.recorder.flush(left.min(FLUSH_LIMIT)).await;
-        if unwritten > 0 {
-            tracing::warn!(unwritten, "some events were not written in time");
-        }
-        is_finished
-    }
-
-    /// Waits until every cache is at least as new as what the server has now.
-    async fn catch_up(&self, client: &Client) {
-        let all = join_all(self.work.caches.iter().map(|cache| live::catch_up(&**cache, client)));
-        let mut all = std::pin::pin!(all);
-        while tokio::time::timeout(self.work.catch_up_limit.max(SECOND), &mut all).await.is_err() {
-            let controller = &self.work.context.name;
-            tracing::warn!(controller, "a cache is older than what the last leader wrote; waiting for it");
-        }
-    }
-
-    /// Queues what the caches have: whoever worked before may have left it, and a standby keeps nothing.
-    async fn replay(&self) {
-        for replay in &self.replays {
-            for key in replay.keys().await {
-                self.work.queue.at_priority(LOW_PRIORITY).add(key);
-            }
-        }
-    }
-}
-
-/// Waits for workers until `ends`, then cuts them off. Says whether they all ended before.
-async fn finish(mut workers: Vec<Task<()>>, ends: Option<Instant>) -> bool {
-    let all = join_all(workers.iter_mut());
-    let ended = match ends {
-        Some(ends) => tokio::time::timeout_at(ends, all).await.ok(),
-        None => Some(all.await),
-    };
-    let Some(ended) = ended else {
-        for worker in workers {
-            worker.stop().await;
-        }
-        return false;
-    };
-    for error in ended.into_iter().filter_map(Result::err) {
-        tracing::error!(%error, "a worker ended early");
-    }
-    true
 }
 
 /// Whether they have synced, before the shutdown. Handlers must have heard of it all too: what they hear later is news.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use parking_lot::Mutex;
 use setpoint::controller::Runtime;
 use setpoint::manager::ManagerError;
@@ -102,6 +102,75 @@ fn a_new_leader_does_not_wait_for_the_bookmark_of_a_quiet_kind() {
         sleep(5 * SECOND).await;
         assert!(count_secrets(&world).await > 0, "it began");
         drop(running);
+    });
+}
+
+/// More Secrets than one page of a list has.
+async fn create_pages(world: &World) {
+    let api: Api<Secret> = Api::default_namespaced(world.direct());
+    for n in 0..600 {
+        let secret = serde_json::json!({"metadata": {"name": format!("s{n:03}")}});
+        let secret: Secret = serde_json::from_value(secret).unwrap();
+        api.create(&PostParams::default(), &secret).await.unwrap();
+    }
+}
+
+/// Reconciles only if the cache has `count` Secrets.
+fn wants_secrets(count: usize) -> Controller<ConfigMap> {
+    let reconcile = move |_: ObjectKey, cx: Context| {
+        assert_eq!(cx.lister::<Secret>().len(), count, "it began with an old cache");
+        let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
+        async move {
+            let mark = kube::api::Patch::Merge(serde_json::json!({"data": {"seen": "yes"}}));
+            maps.patch("a", &Default::default(), &mark).await?;
+            Ok::<_, ReconcileError>(Action::done())
+        }
+    };
+    Controller::new("maps", reconcile).owns::<Secret>()
+}
+
+async fn is_marked(world: &World) -> bool {
+    maps(world).get("a").await.unwrap().data.is_some()
+}
+
+#[test]
+fn a_new_leader_reads_every_page_of_a_kind_that_is_quiet() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        create_pages(&world).await;
+        // The end of the first list comes, and nothing after it.
+        let held = world.faults().on(Match::watch("secrets")).hold_after_events(601);
+        let blocked = world.faults().on(Match::any().resource("leases")).refuse_connection().always();
+        let (manager, metrics) = replica(&world, "only", wants_secrets(599));
+        let _running = world.env().spawn(manager.run());
+        sleep(5 * SECOND).await;
+        let api: Api<Secret> = Api::default_namespaced(world.direct());
+        api.delete("s599", &DeleteParams::default()).await.unwrap();
+        blocked.release();
+        sleep(20 * SECOND).await;
+        assert_eq!(holder(&world).await.as_deref(), Some("only"));
+        assert!(!is_marked(&world).await, "its cache has a Secret that is gone");
+        held.release();
+        sleep(SECOND).await;
+        assert!(is_marked(&world).await);
+        assert_eq!(shown(&metrics, "controller_runtime_reconcile_panics_total{controller=\"maps\"}"), 0.0);
+    });
+}
+
+#[test]
+fn a_new_leader_of_a_quiet_kind_of_many_objects_begins_soon() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        create_pages(&world).await;
+        world.faults().on(Match::watch("secrets")).hold_after_events(601);
+        let blocked = world.faults().on(Match::any().resource("leases")).refuse_connection().always();
+        let (manager, _) = replica(&world, "only", wants_secrets(600));
+        let _running = world.env().spawn(manager.run());
+        sleep(5 * SECOND).await;
+        create_map(&world, "b").await;
+        blocked.release();
+        sleep(10 * SECOND).await;
+        assert!(is_marked(&world).await, "nothing has happened to the Secrets");
     });
 }
 
