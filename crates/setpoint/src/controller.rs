@@ -3,8 +3,11 @@
 mod action;
 mod caches;
 mod context;
+mod intake;
+mod live;
 mod metrics;
 mod predicate;
+mod prepared;
 mod reconciler;
 mod source;
 mod worker;
@@ -22,19 +25,21 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::core::PartialObjectMeta;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
-use setpoint_env::{Env, Task};
+use setpoint_env::Env;
 use tokio_util::sync::CancellationToken;
 
 pub use self::action::{Action, ReconcileError};
 pub use self::context::Context;
 use self::context::Shared;
+use self::intake::Intake;
 use self::metrics::ControllerMetrics;
 pub use self::predicate::{Change, Predicate};
+pub(crate) use self::prepared::{Prepared, Shift};
 use self::reconciler::AnyReconciler;
 pub use self::reconciler::Reconciler;
 use self::source::{Attached, MapFn, Queue, Source};
 use self::worker::Work;
-use crate::workqueue::{LOW_PRIORITY, RateLimiter, WorkQueueBuilder};
+use crate::workqueue::{RateLimiter, WorkQueueBuilder};
 use crate::{
     CacheSyncError, Held, Metrics, Object, ObjectKey, Permissions, Recorder, SharedInformerFactory, Verb,
     WorkQueue,
@@ -46,11 +51,17 @@ use crate::{
 /// concerns, and calls the [`Reconciler`] with its key, one call at a time for each key.
 ///
 /// # Reading your own writes
-/// A reconcile reads from caches, which are always a little behind. What is written through
-/// [`Context::client`] is noted, and the key is not reconciled again before the caches of the written kinds
-/// show it. So a reconciler that looks whether its child exists, and creates it if not, makes one child,
-/// however slow the watch is. The wait is bounded ([`Controller::catch_up_limit`]) and measured. An object
-/// that the cache's selectors may leave out is not waited for.
+/// A reconcile reads from caches, which are always a little behind. Writes through [`Context::client`] are tracked,
+/// and the key is held until the caches of the written kinds observe them. So a reconciler that looks whether its
+/// child exists, and creates it if not, makes one child, however slow the watch is. The wait is bounded
+/// ([`Controller::catch_up_limit`]) and measured. An object that the cache's selectors may leave out is not waited
+/// for. When the answer to a write is lost, the server is asked what it has, and the caches must get there.
+///
+/// A term of leadership begins with the same promise, whoever wrote: only when each cache is at least as new as what
+/// the server had when the term began.
+///
+/// # The end
+/// At shutdown the reconciles that run are finished. What is queued or held is left: whoever starts next lists it.
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<K> {
     name: String,
@@ -67,9 +78,6 @@ pub struct Controller<K> {
     needs: Permissions,
     kind: std::marker::PhantomData<fn() -> K>,
 }
-
-/// How long events may take that were recorded just before the end.
-const FLUSH_LIMIT: Duration = Duration::from_secs(5);
 
 /// A kind that a controller can reconcile or watch: every typed [`kube::Resource`].
 pub trait Watchable:
@@ -237,7 +245,8 @@ impl<K: Watchable> Controller<K> {
         self
     }
 
-    /// Reconciles the keys that a stream gives: a channel, a timer, events of another system.
+    /// Reconciles the keys that a stream gives: a channel, a timer, events of another system. While the controller does
+    /// not work, since its caches are not synced or another replica leads, the stream is not polled.
     pub fn triggered_by(
         mut self,
         keys: impl futures::Stream<Item = ObjectKey> + Send + 'static,
@@ -282,7 +291,8 @@ impl<K: Watchable> Controller<K> {
         self
     }
 
-    /// How long a key waits at most until the caches show what it wrote: 30 seconds unless set.
+    /// How long a key is held at most until the caches observe what it wrote: 30 seconds unless set. Then it is
+    /// reconciled all the same, with a warning, and counted in `setpoint_controller_catch_up_late_total`.
     pub fn catch_up_limit(mut self, limit: Duration) -> Controller<K> {
         self.catch_up_limit = limit;
         self
@@ -293,37 +303,46 @@ impl<K: Watchable> Controller<K> {
         &self.name
     }
 
-    /// Runs until the runtime is shut down: waits for the caches, then works. After the shutdown, what is
-    /// queued is still worked off; drop the future to end at once.
+    /// Runs until the runtime is shut down: waits for the caches, then works. After the shutdown, the reconciles that
+    /// run are finished, and what is queued is left; drop the future to end at once.
     pub async fn run(self, runtime: &Runtime) -> Result<(), ControllerError> {
-        let prepared = self.prepare(runtime).await?;
-        prepared.work(runtime.client.clone(), runtime.shutdown.clone()).await;
+        if let Some(prepared) = self.prepare(runtime).await? {
+            let (client, ending) = (runtime.client.clone(), runtime.shutdown.clone());
+            prepared.work(Shift { client, ending, is_term: false, grace: None }).await;
+        }
         Ok(())
     }
 
-    /// Watches, and waits for the caches.
-    pub(crate) async fn prepare(self, runtime: &Runtime) -> Result<Prepared, ControllerError> {
-        let queue = self.queue.metrics(self.name.clone(), &runtime.metrics).build();
-        let attach = Queue { queue: queue.clone(), resync: self.resync, name: self.name.clone() };
+    /// Watches, and waits for the caches. None if the runtime is shut down before.
+    pub(crate) async fn prepare(self, runtime: &Runtime) -> Result<Option<Prepared>, ControllerError> {
+        let metrics = ControllerMetrics::new(&runtime.metrics, &self.name, self.workers);
+        let (name, measured) = (self.name.clone(), metrics.clone());
+        let queue = self.queue.on_release(move |released| worker::released(&measured, &name, &released));
+        let queue = queue.metrics(self.name.clone(), &runtime.metrics).build();
+        let intake = Arc::new(Intake::new(queue.clone()));
+        let mut attach = Queue {
+            queue: queue.clone(),
+            intake: intake.clone(),
+            next_source: 0,
+            resync: self.resync,
+            name: self.name.clone(),
+        };
         let sources = self.sources.into_iter();
         let attached: Vec<Attached> =
-            sources.map(|source| source.attach(&runtime.factory, attach.clone())).collect();
+            sources.map(|source| source.attach(&runtime.factory, &mut attach)).collect();
         attached.iter().for_each(|source| source.cache.start());
-        wait_for_caches(&self.name, &attached, self.sync_limit, &runtime.shutdown).await?;
-        let triggers = self.triggers.into_iter().map(|keys| {
-            let queue = queue.clone();
-            runtime.env.spawn(keys.for_each(move |key| {
-                queue.add(key);
-                std::future::ready(())
-            }))
-        });
+        if !wait_for_caches(&self.name, &attached, self.sync_limit, &runtime.shutdown).await? {
+            return Ok(None);
+        }
+        let triggers = self.triggers.into_iter().map(|keys| runtime.env.spawn(intake.clone().feed(keys)));
         let triggers = triggers.collect();
         let mut listers: BTreeMap<TypeId, Box<dyn Any + Send + Sync>> = BTreeMap::new();
-        let (mut caches, mut registrations) = (Vec::new(), Vec::new());
-        for Attached { cache, lister: (id, lister), registration } in attached {
+        let (mut caches, mut registrations, mut replays) = (Vec::new(), Vec::new(), Vec::new());
+        for Attached { cache, lister: (id, lister), registration, replay } in attached {
             listers.insert(id, lister);
             caches.push(cache);
             registrations.push(registration);
+            replays.push(replay);
         }
         let recorder = Recorder::builder(runtime.client.clone(), self.name.clone())
             .env(runtime.env.clone())
@@ -344,65 +363,38 @@ impl<K: Watchable> Controller<K> {
             context: Arc::new(context),
             time_limit: self.time_limit,
             catch_up_limit: self.catch_up_limit,
-            metrics: ControllerMetrics::new(&runtime.metrics, &self.name, self.workers),
+            metrics,
         };
-        Ok(Prepared {
+        Ok(Some(Prepared {
             work: Arc::new(work),
             workers: self.workers,
+            intake,
+            replays,
             env: runtime.env.clone(),
             _triggers: triggers,
             _registrations: registrations,
-        })
+        }))
     }
 }
 
-/// A controller whose caches have synced.
-pub(crate) struct Prepared {
-    work: Arc<Work>,
-    workers: usize,
-    env: Env,
-    _triggers: Vec<Task<()>>,
-    _registrations: Vec<crate::Registration>,
-}
-
-impl Prepared {
-    /// Works, writing with `client`, until `ending`; then works off what is queued. Dropped earlier, it stops
-    /// where it stands, and can be called again: for each term of a leader.
-    pub(crate) async fn work(&self, client: Client, ending: CancellationToken) {
-        // What the workers of an earlier term left behind, and what another leader has done since.
-        for key in self.work.caches.first().map(|cache| cache.keys()).unwrap_or_default() {
-            self.work.queue.at_priority(LOW_PRIORITY).add(key);
-        }
-        let run = |_| self.env.spawn(worker::run(self.work.clone(), client.clone()));
-        let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
-        ending.cancelled().await;
-        self.work.queue.shut_down();
-        for ended in join_all(workers).await {
-            if let Err(error) = ended {
-                tracing::error!(%error, "a worker ended early");
-            }
-        }
-        let unwritten = self.work.context.recorder.flush(FLUSH_LIMIT).await;
-        if unwritten > 0 {
-            tracing::warn!(unwritten, "some events were not written in time");
-        }
-    }
-}
-
+/// Whether they have synced, before the shutdown. Handlers must have heard of it all too: what they hear later is news.
 async fn wait_for_caches(
     controller: &str,
     attached: &[Attached],
     limit: Duration,
     shutdown: &CancellationToken,
-) -> Result<(), ControllerError> {
-    let synced = join_all(attached.iter().map(|source| source.cache.wait_for_sync()));
+) -> Result<bool, ControllerError> {
+    let synced = join_all(attached.iter().map(async |source| {
+        source.cache.wait_for_sync().await;
+        source.registration.wait_for_sync().await;
+    }));
     let in_time = tokio::select! {
         biased;
-        () = shutdown.cancelled() => return Ok(()),
+        () = shutdown.cancelled() => return Ok(false),
         waited = tokio::time::timeout(limit, synced) => waited.is_ok(),
     };
     if in_time {
-        return Ok(());
+        return Ok(true);
     }
     let late = attached.iter().filter_map(|source| {
         let trouble = source.cache.sync_state().err()?;

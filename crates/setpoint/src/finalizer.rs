@@ -25,9 +25,9 @@ pub enum Finalize<K> {
 /// whatever happens in between, a crash included, nothing that was made outside is forgotten: `step` is called
 /// again with the same request, and must find out what is done already.
 ///
-/// When the finalizer has just been written, `step` is not called: the change comes back as an event, and
-/// with it the next call. An object that is being deleted and does not have the finalizer is none of our
-/// business.
+/// When the finalizer has just been written, `step` is called with the object as the server answered: no event has to
+/// come back for that, so no filter can keep it away. An object that is being deleted and does not have the finalizer
+/// is none of our business.
 ///
 /// `finalizer` is a qualified name: `networks.samplecrd.k8s.io/neutron`.
 pub async fn finalize<K, Fut>(
@@ -47,8 +47,10 @@ where
         (false, false) => {
             let mut finalizers = object.finalizers().to_vec();
             finalizers.push(finalizer.to_owned());
-            write(api, &*object, &finalizers).await?;
-            Ok(Action::done())
+            match write(api, &*object, &finalizers).await? {
+                Some(written) => step(Finalize::Apply(Arc::new(written))).await,
+                None => Ok(Action::done()),
+            }
         }
         (true, true) => {
             let action = step(Finalize::Cleanup(object.clone())).await?;
@@ -66,8 +68,8 @@ where
 }
 
 /// Writes the list, unless the object has changed since it was read: then somebody else's finalizer could be
-/// lost. An object that is gone, or is another one of the same name, needs no finalizer.
-async fn write<K>(api: &Api<K>, object: &K, finalizers: &[String]) -> Result<(), kube::Error>
+/// lost. Gives what was written. An object that is gone needs no finalizer.
+async fn write<K>(api: &Api<K>, object: &K, finalizers: &[String]) -> Result<Option<K>, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
@@ -77,8 +79,8 @@ where
         "finalizers": finalizers,
     }});
     match api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Ok(written) => Ok(Some(written)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
 }

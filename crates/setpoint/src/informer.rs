@@ -8,6 +8,7 @@ mod core;
 mod fold;
 mod handler;
 mod listener;
+mod observer;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use tokio::sync::watch;
 pub use self::builder::InformerBuilder;
 use self::core::{Core, Progress};
 pub use self::handler::{EventHandler, HandlerFns, HandlerOptions, Registration, is_resync};
-use crate::reflector::Reflector;
+pub(crate) use self::observer::{Applied, Observer};
+use crate::reflector::{Reflector, Target};
 use crate::{DeltaFifo, IndexError, Lister, Object, ResourceVersion, Scope};
 
 /// A cache of one kind that follows the server, and tells handlers what changes.
@@ -58,6 +60,7 @@ struct Inner<T: Object> {
 /// The stages before the cache, for one scope.
 struct ScopeParts<T> {
     scope: Scope,
+    target: Target,
     fifo: Arc<DeltaFifo<T>>,
     /// Waits here until the informer starts.
     reflector: Mutex<Option<Reflector<T>>>,
@@ -192,6 +195,17 @@ impl<T: Object> SharedInformer<T> {
     /// The scopes that this informer watches.
     pub fn scopes(&self) -> impl Iterator<Item = &Scope> {
         self.inner.scopes.iter().map(|parts| &parts.scope)
+    }
+
+    /// What is listed and watched, scope by scope.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.inner.scopes.iter().map(|parts| &parts.target)
+    }
+
+    /// Lets `observer` know at once how far the cache has got, as long as it lives.
+    pub(crate) fn observe(&self, observer: &Arc<impl Observer<T> + 'static>) {
+        let scopes: Vec<Scope> = self.scopes().cloned().collect();
+        self.inner.core.add_observer(observer, &scopes);
     }
 
     /// Whether selectors leave some objects out of the cache.

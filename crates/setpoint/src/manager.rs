@@ -14,7 +14,7 @@ use setpoint_env::{Env, Task};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::{Controller, ControllerError, Prepared, Runtime, Watchable};
+use crate::controller::{Controller, ControllerError, Prepared, Runtime, Shift, Watchable};
 use crate::leader_election::{LeaderElection, LeaseConfig, LeaseConfigError, Term};
 use crate::webhook::{CertificateError, WebhookServer};
 use crate::{Metrics, Permissions, SharedInformerFactory};
@@ -23,8 +23,11 @@ use crate::{Metrics, Permissions, SharedInformerFactory};
 ///
 /// Started in this order, and stopped in reverse: the HTTP server (`/healthz`, `/readyz`, `/metrics`), the
 /// caches, runnables, controllers. With [`Manager::leader_election`] the controllers work only while this
-/// replica leads; the caches are kept warm in the meantime. A replica that loses its lease goes on as a
-/// candidate.
+/// replica leads; the caches are kept warm in the meantime, and nothing is queued. A replica that loses its lease
+/// goes on as a candidate.
+///
+/// When it is told to stop, the reconciles that run are finished, what is queued is left, and the lease is released.
+/// Told so before the caches have synced, it starts nothing.
 ///
 /// ```no_run
 /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -54,6 +57,9 @@ pub struct Manager {
     grace: Duration,
     signals: bool,
 }
+
+/// How much of the grace is kept for giving the lease back.
+const RELEASE_TIME: Duration = Duration::from_secs(3);
 
 struct Runnable {
     name: String,
@@ -106,15 +112,18 @@ pub enum ManagerError {
 /// A controller of any kind.
 trait AnyController: Send {
     fn permissions(&self) -> &Permissions;
-    fn prepare(self: Box<Self>, runtime: Runtime) -> BoxFuture<'static, Result<Prepared, ControllerError>>;
+    fn prepare(self: Box<Self>, runtime: Runtime) -> Preparing;
 }
+
+/// A controller that waits for its caches; none if it was told to stop before.
+type Preparing = BoxFuture<'static, Result<Option<Prepared>, ControllerError>>;
 
 impl<K: Watchable> AnyController for Controller<K> {
     fn permissions(&self) -> &Permissions {
         Controller::permissions(self)
     }
 
-    fn prepare(self: Box<Self>, runtime: Runtime) -> BoxFuture<'static, Result<Prepared, ControllerError>> {
+    fn prepare(self: Box<Self>, runtime: Runtime) -> Preparing {
         Box::pin(async move { (*self).prepare(&runtime).await })
     }
 }
@@ -180,7 +189,8 @@ impl Manager {
         self
     }
 
-    /// How long everything together may take to end: 30 seconds unless set.
+    /// How long everything together may take to end: 30 seconds unless set. Reconciles have nine tenths of it (or all
+    /// but three seconds, if that is more); then they are cut off, so that the lease can be released.
     pub fn grace(mut self, grace: Duration) -> Manager {
         self.grace = grace;
         self
@@ -233,16 +243,18 @@ impl Manager {
         }
         let prepared = tokio::select! {
             biased;
-            () = runtime.shutdown.cancelled() => Ok(Vec::new()),
+            () = runtime.shutdown.cancelled() => Ok(None),
             prepared = prepare(&runtime, controllers) => prepared.map_err(ManagerError::from),
         };
         let outcome = match prepared {
             Err(failed) => Err(failed),
-            Ok(prepared) => {
+            // Told to stop before the caches were there: nothing begins that would read them.
+            Ok(None) => Ok(()),
+            Ok(Some(prepared)) => {
                 is_ready.store(true, Ordering::Relaxed);
                 running.extend(runnables.into_iter().map(|runnable| runnable.start(&runtime)));
-                let work = runtime.env.spawn(work(runtime.clone(), prepared, election));
-                running.push(Box::pin(async { work.await.map_err(ManagerError::Panicked) }));
+                let work = runtime.env.spawn(work(runtime.clone(), prepared, election, grace));
+                running.push(Box::pin(async { work.await.map_err(ManagerError::Panicked)? }));
                 tokio::select! {
                     biased;
                     failed = first_failure(&mut running) => failed,
@@ -284,26 +296,37 @@ fn elect(runtime: &Runtime, config: LeaseConfig) -> Result<LeaderElection, Lease
     Ok(election.env(runtime.env.clone()).metrics(&runtime.metrics))
 }
 
-/// Starts all caches, and waits for all of them.
+/// Starts all caches, and waits for all of them; none if a controller was told to stop before.
 async fn prepare(
     runtime: &Runtime,
     controllers: Vec<Box<dyn AnyController>>,
-) -> Result<Vec<Prepared>, ControllerError> {
-    try_join_all(controllers.into_iter().map(|controller| controller.prepare(runtime.clone()))).await
+) -> Result<Option<Vec<Prepared>>, ControllerError> {
+    let all = try_join_all(controllers.into_iter().map(|controller| controller.prepare(runtime.clone())));
+    Ok(all.await?.into_iter().collect())
 }
 
-/// Runs the controllers until the shutdown: all the time, or while this replica leads.
-async fn work(runtime: Runtime, prepared: Vec<Prepared>, election: Option<Arc<LeaderElection>>) {
-    let run_all = async |client: Client, ending: CancellationToken| {
-        join_all(prepared.iter().map(|controller| controller.work(client.clone(), ending.clone()))).await;
+/// Runs the controllers until the shutdown: all the time, or while this replica leads. What they have not finished
+/// shortly before the end of the grace is cut off, so that the lease can still be released.
+async fn work(
+    runtime: Runtime,
+    prepared: Vec<Prepared>,
+    election: Option<Arc<LeaderElection>>,
+    grace: Duration,
+) -> Result<(), ManagerError> {
+    let for_work = Some(grace.saturating_sub((grace / 10).min(RELEASE_TIME)));
+    let run_all = async |client: Client, ending: CancellationToken, is_term: bool| {
+        let shift = || Shift { client: client.clone(), ending: ending.clone(), is_term, grace: for_work };
+        let ended = join_all(prepared.iter().map(|controller| controller.work(shift()))).await;
+        ended.into_iter().all(|is_finished| is_finished)
     };
-    match election {
-        None => run_all(runtime.client.clone(), runtime.shutdown.clone()).await,
+    let is_finished = match election {
+        None => run_all(runtime.client.clone(), runtime.shutdown.clone(), false).await,
         Some(election) => {
-            let term = |term: Term| run_all(term.client(), term.ending().clone());
-            election.run(runtime.shutdown.clone(), term).await;
+            let term = |term: Term| run_all(term.client(), term.ending().clone(), true);
+            election.run(runtime.shutdown.clone(), term).await.unwrap_or(true)
         }
-    }
+    };
+    if is_finished { Ok(()) } else { Err(ManagerError::Grace { grace }) }
 }
 
 async fn serve(

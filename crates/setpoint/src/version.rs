@@ -34,6 +34,14 @@ impl ResourceVersion {
         self.partial_cmp(other) == Some(Ordering::Less)
     }
 
+    /// The version as a number, if it is one: only these have an order.
+    pub(crate) fn number(&self) -> Option<u128> {
+        match self.0 {
+            Repr::Number(number) => Some(number),
+            Repr::Opaque(_) => None,
+        }
+    }
+
     /// The version as a number for a gauge; 0 if it is not a number.
     pub(crate) fn as_gauge(&self) -> u64 {
         match self.0 {

@@ -2,6 +2,7 @@
 //!
 //! The queue knows nothing of Kubernetes: a key is anything that can be compared and hashed.
 
+mod holds;
 mod item;
 mod lanes;
 mod limiter;
@@ -17,6 +18,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use holds::{Named, Until};
 pub use item::{Get, Item};
 pub use limiter::{FastSlow, ItemExponential, MaxOf, RateLimiter, TokenBucket, WithMaxWait, default_limiter};
 use setpoint_env::Later;
@@ -24,8 +26,9 @@ use tokio::time::Instant;
 
 use self::item::Drain;
 use self::metrics::QueueMetrics;
-use self::shared::Shared;
+use self::shared::{ReleaseFn, Shared};
 use self::state::Added;
+pub(crate) use self::state::Released;
 use crate::Metrics;
 
 /// The priority of keys from a first list or a resync, so that live changes go first.
@@ -76,6 +79,12 @@ pub const LOW_PRIORITY: i32 = -100;
 /// there is no task in the background, and no task a key. While nobody gets, a key whose time has come stays
 /// where it is; [`WorkQueue::len`] counts it.
 ///
+/// # Held keys
+/// A [`Controller`](crate::Controller) lets a key be held until its caches show what was written: it is neither
+/// queued nor processing, and what is added meanwhile makes it dirty and does not release it. Whoever brings a cache
+/// forward releases the keys that waited for just that; so no worker waits, and none is waited for. A limit releases
+/// them too. A shutdown forgets them, as it forgets the keys that wait for their time.
+///
 /// # Where it differs from client-go's
 /// - [`WorkQueue::shut_down_with_drain`] returns only when nothing is queued, and [`WorkQueue::get`] says
 ///   `None` only when no key can come any more, also none that a worker is about to give back.
@@ -98,6 +107,7 @@ struct Inner<K> {
 pub struct WorkQueueBuilder<K> {
     limiter: Box<dyn RateLimiter<K>>,
     metrics: Option<(String, Metrics)>,
+    on_release: Option<ReleaseFn<K>>,
 }
 
 /// The same queue, where keys are added at another priority. Made by [`WorkQueue::at_priority`].
@@ -134,7 +144,7 @@ impl<K: Eq + Hash + Clone + Send + 'static> WorkQueue<K> {
 
     /// A queue with other settings.
     pub fn builder() -> WorkQueueBuilder<K> {
-        WorkQueueBuilder { limiter: Box::new(default_limiter()), metrics: None }
+        WorkQueueBuilder { limiter: Box::new(default_limiter()), metrics: None, on_release: None }
     }
 }
 
@@ -194,7 +204,7 @@ impl<K: Eq + Hash + Clone> WorkQueue<K> {
 }
 
 impl<K> WorkQueue<K> {
-    /// How many keys are queued: neither those that are being processed, nor those that wait for their time.
+    /// How many keys are queued: neither those that are being processed or held, nor those that wait for their time.
     pub fn len(&self) -> usize {
         self.inner.shared.len(|added| self.inner.count(added))
     }
@@ -208,6 +218,22 @@ impl<K> WorkQueue<K> {
     #[doc(alias = "ShuttingDown")]
     pub fn is_shutting_down(&self) -> bool {
         self.inner.shared.is_shutting_down()
+    }
+
+    /// A source has got to a version, or stays where it is: releases the keys that were held until then, and no
+    /// others. Says whether keys wait for something to go from the source.
+    pub(crate) fn advance(&self, source: u32, version: Option<u128>) -> bool {
+        self.inner.shared.advance(source, version)
+    }
+
+    /// A source has some things no more: releases the keys that were held until then.
+    pub(crate) fn gone(&self, source: u32, things: &[Named]) {
+        self.inner.shared.gone(source, things);
+    }
+
+    /// What held keys wait for to go from a source.
+    pub(crate) fn awaited(&self, source: u32) -> Vec<Named> {
+        self.inner.shared.awaited(source)
     }
 
     /// Takes no more keys, and forgets those that wait for their time. What is queued can still be got, and
@@ -279,11 +305,20 @@ impl<K: Eq + Hash + Clone + Send + 'static> WorkQueueBuilder<K> {
         self
     }
 
+    /// Called for every key that is held no more.
+    pub(crate) fn on_release(
+        mut self,
+        on_release: impl Fn(Released<K>) + Send + Sync + 'static,
+    ) -> WorkQueueBuilder<K> {
+        self.on_release = Some(Box::new(on_release));
+        self
+    }
+
     /// The queue.
     pub fn build(self) -> WorkQueue<K> {
         let timed = self.metrics.is_some();
         let inner = Arc::new_cyclic(|inner| Inner {
-            shared: Shared::new(timed),
+            shared: Shared::new(timed, self.on_release),
             limiter: self.limiter,
             metrics: self.metrics.map(|(name, metrics)| QueueMetrics::new(&name, &metrics, inner.clone())),
         });
@@ -296,3 +331,6 @@ impl<K> fmt::Debug for WorkQueueBuilder<K> {
         f.debug_struct("WorkQueueBuilder").field("metrics", &self.metrics).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

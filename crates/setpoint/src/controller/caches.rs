@@ -1,23 +1,20 @@
-//! Whether caches have seen what a reconcile has written.
+//! What caches show of what was written.
+
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use http::Request;
-use kube::Client;
-use serde::Deserialize;
 
-use super::writes::{Outcome, Write};
-use crate::{Object, ObjectKey, ResourceVersion, SharedInformer};
+use super::live::Live;
+use super::writes::{Outcome, Unknown, Write};
+use crate::informer::{Applied, Observer};
+use crate::reflector::Target;
+use crate::workqueue::{Named, Until};
+use crate::{Lister, Object, ObjectKey, ResourceVersion, Scope, SharedInformer, WorkQueue};
 
 /// A cache that a controller reads from.
 pub(super) trait Cache: Send + Sync {
     /// What it caches, like `deployments.apps`.
     fn resource(&self) -> &str;
-
-    /// Whether the cache shows the write, or never will.
-    fn has_seen(&self, outcome: &Outcome) -> bool;
-
-    /// Waits until [`Cache::has_seen`].
-    fn wait_until_seen<'a>(&'a self, outcome: &'a Outcome) -> BoxFuture<'a, ()>;
 
     /// Whether the first list is in the cache, and if not what went wrong last.
     fn sync_state(&self) -> Result<(), Vec<String>>;
@@ -28,104 +25,242 @@ pub(super) trait Cache: Send + Sync {
     /// Starts the informer, if it has not been started.
     fn start(&self);
 
-    /// The keys of all cached objects.
-    fn keys(&self) -> Vec<ObjectKey>;
+    /// What is listed and watched, scope by scope.
+    fn targets(&self) -> Vec<&Target>;
+
+    /// What to wait for until the cache shows an object at this version. Nothing if it shows it, or may leave it out.
+    fn until_version(&self, key: &ObjectKey, version: &ResourceVersion) -> Option<Until>;
+
+    /// What to wait for until the cache has no object of this uid, once it is at the version `after`. Nothing if it has
+    /// none, or may leave it out.
+    fn until_gone(&self, key: &ObjectKey, uid: &str, after: Option<&ResourceVersion>) -> Option<Until>;
+
+    /// What to wait for until the cache is as new as what the server has said.
+    fn until_like(&self, live: &Live) -> Vec<Until>;
+
+    /// Whether the cache is at a version in the scope of a target.
+    fn is_at(&self, target: &Target, version: &ResourceVersion) -> bool;
+
+    /// Waits until [`Cache::is_at`].
+    fn wait_until_at<'a>(&'a self, target: &'a Target, version: &'a ResourceVersion) -> BoxFuture<'a, ()>;
+
+    /// Waits until all of this has happened. What other caches are concerned with is left out.
+    fn wait_for<'a>(&'a self, until: &'a [Until]) -> BoxFuture<'a, ()>;
+
+    /// Lets the queue know what is gone already: it was perhaps gone before the key was held.
+    fn settle(&self, until: &[Until]);
 }
 
-impl<T: Object> Cache for SharedInformer<T> {
-    fn resource(&self) -> &str {
-        self.name()
+/// A cache, and its places among the sources of a controller's queue: one for each scope.
+pub(super) struct Watched<T: Object> {
+    informer: SharedInformer<T>,
+    places: Arc<Places<T>>,
+}
+
+/// Releases held keys as the cache moves. It has no hold on the informer, which must be able to end without it.
+struct Places<T> {
+    lister: Lister<T>,
+    scopes: Vec<Scope>,
+    /// The number of the first scope.
+    first: u32,
+    queue: WorkQueue<ObjectKey>,
+}
+
+impl<T: Object> Watched<T> {
+    /// `first` is the number of the first source that is free; it is one further on for each scope.
+    pub(super) fn new(
+        informer: SharedInformer<T>,
+        queue: WorkQueue<ObjectKey>,
+        first: &mut u32,
+    ) -> Watched<T> {
+        let scopes: Vec<Scope> = informer.scopes().cloned().collect();
+        let places = Places { lister: informer.lister(), scopes, first: *first, queue };
+        *first += places.scopes.len() as u32;
+        let places = Arc::new(places);
+        informer.observe(&places);
+        Watched { informer, places }
+    }
+}
+
+impl<T: Object> Places<T> {
+    fn place_of(&self, key: &ObjectKey) -> Option<(u32, &Scope)> {
+        (self.first..).zip(&self.scopes).find(|(_, scope)| scope.contains(key))
     }
 
-    fn has_seen(&self, outcome: &Outcome) -> bool {
-        match outcome {
-            Outcome::Version { key, version } => {
-                let Some(scope) = self.scopes().find(|scope| scope.contains(key)) else { return true };
-                let reached = self.watermark(scope).is_some_and(|watermark| !watermark.is_before(version));
-                reached
-                    || self.lister().held(key).map_or(self.is_filtered(), |object| {
-                        object.version().is_some_and(|cached| !cached.is_before(version))
-                    })
+    fn until_version(&self, key: &ObjectKey, version: &ResourceVersion) -> Option<Until> {
+        let (source, scope) = self.place_of(key)?;
+        let version = version.number().filter(|version| !self.has_reached(scope, *version))?;
+        Some(Until::Version { source, version })
+    }
+
+    fn is_at(&self, scope: &Scope, version: &ResourceVersion) -> bool {
+        self.lister.watermark(scope).is_some_and(|watermark| !watermark.is_before(version))
+    }
+
+    fn has_reached(&self, scope: &Scope, version: u128) -> bool {
+        let watermark = self.lister.watermark(scope);
+        // What is no number cannot be compared, and is not waited for.
+        watermark.is_some_and(|watermark| watermark.number().is_none_or(|number| number >= version))
+    }
+
+    fn has(&self, what: &Named) -> bool {
+        self.lister.held(&ObjectKey::from(&*what.name)).is_some_and(|object| object.has_uid(&what.uid))
+    }
+
+    /// Whether this has happened; none if it is another cache's.
+    fn has_happened(&self, until: &Until) -> Option<bool> {
+        let scope = |source: &u32| self.scopes.get(source.checked_sub(self.first)? as usize);
+        match until {
+            Until::Version { source, version } => Some(self.has_reached(scope(source)?, *version)),
+            Until::Gone { source, what, after } => {
+                Some(self.has_reached(scope(source)?, *after) && !self.has(what))
             }
-            Outcome::Gone { key, uid } => self.lister().held(key).is_none_or(|object| !object.has_uid(uid)),
-            Outcome::Unknown { .. } => true,
         }
     }
+}
 
-    fn wait_until_seen<'a>(&'a self, outcome: &'a Outcome) -> BoxFuture<'a, ()> {
-        Box::pin(self.wait_until(|| self.has_seen(outcome)))
+impl<T: Object> Observer<T> for Places<T> {
+    fn applied(&self, batch: &Applied<'_, T>) {
+        let Some((source, _)) = (self.first..).zip(&self.scopes).find(|(_, scope)| *scope == batch.scope)
+        else {
+            return;
+        };
+        if !self.queue.advance(source, batch.version.and_then(ResourceVersion::number)) {
+            return;
+        }
+        let gone: Vec<Named> = match batch.is_list {
+            // What came and went between two lists was never here.
+            true => self.queue.awaited(source).into_iter().filter(|what| !self.has(what)).collect(),
+            false => batch.removed().filter_map(|object| Some(named(object.key(), &object.uid()?))).collect(),
+        };
+        self.queue.gone(source, &gone);
+    }
+}
+
+fn named(key: &ObjectKey, uid: &str) -> Named {
+    Named { name: key.to_string().into(), uid: uid.into() }
+}
+
+impl<T: Object> Cache for Watched<T> {
+    fn resource(&self) -> &str {
+        self.informer.name()
     }
 
     fn sync_state(&self) -> Result<(), Vec<String>> {
-        if self.has_synced() { Ok(()) } else { Err(self.trouble()) }
+        if self.informer.has_synced() { Ok(()) } else { Err(self.informer.trouble()) }
     }
 
     fn wait_for_sync(&self) -> BoxFuture<'_, ()> {
-        Box::pin(SharedInformer::wait_for_sync(self))
+        Box::pin(self.informer.wait_for_sync())
     }
 
     fn start(&self) {
-        SharedInformer::start(self);
+        self.informer.start();
     }
 
-    fn keys(&self) -> Vec<ObjectKey> {
-        let mut keys = self.lister().keys();
-        keys.sort_unstable();
-        keys
+    fn targets(&self) -> Vec<&Target> {
+        self.informer.targets().collect()
     }
-}
 
-/// Waits until every cache among `caches` has seen `writes`.
-pub(super) async fn wait_until_seen(caches: &[Box<dyn Cache>], client: &Client, writes: Vec<Write>) {
-    for Write { resource, outcome } in writes {
-        let concerned = concerned(caches, &resource);
-        if concerned.is_empty() {
-            continue;
+    fn until_version(&self, key: &ObjectKey, version: &ResourceVersion) -> Option<Until> {
+        if self.informer.is_filtered() && self.places.lister.held(key).is_none() {
+            return None;
         }
-        let outcome = match outcome {
-            Outcome::Unknown { collection, namespace } => {
-                let Some(version) = newest_version(client, &collection).await else { continue };
-                // Whatever was written, it is not newer than this.
-                Outcome::Version { key: any_key(namespace.as_deref()), version }
+        self.places.until_version(key, version)
+    }
+
+    fn until_gone(&self, key: &ObjectKey, uid: &str, after: Option<&ResourceVersion>) -> Option<Until> {
+        let (source, _) = self.places.place_of(key)?;
+        if self.informer.is_filtered() && self.places.lister.held(key).is_none() {
+            return None;
+        }
+        let after = after.and_then(ResourceVersion::number).unwrap_or(0);
+        let until = Until::Gone { source, what: named(key, uid), after };
+        (self.places.has_happened(&until) != Some(true)).then_some(until)
+    }
+
+    fn until_like(&self, live: &Live) -> Vec<Until> {
+        let mut untils = Vec::new();
+        if let Some((key, version)) = &live.newest {
+            // The server was asked under the cache's own selectors: what it has, the cache will have.
+            untils.extend(self.places.until_version(key, version));
+        }
+        let cached = self.places.lister.view(|view| match &live.name {
+            Some(key) => view.held(key).into_iter().collect(),
+            None => match live.namespace.as_deref() {
+                Some(namespace) => view.in_namespace(namespace),
+                None => view.all(),
+            },
+        });
+        // What was there at the server's version and is not in its answer has gone.
+        let gone = cached.iter().filter(|object| {
+            !live.keys.contains(object.key())
+                && object.version().is_some_and(|version| !live.version.is_before(version))
+        });
+        untils.extend(gone.filter_map(|object| self.until_gone(object.key(), &object.uid()?, None)));
+        untils
+    }
+
+    fn is_at(&self, target: &Target, version: &ResourceVersion) -> bool {
+        self.places.is_at(&target.scope, version)
+    }
+
+    fn wait_until_at<'a>(&'a self, target: &'a Target, version: &'a ResourceVersion) -> BoxFuture<'a, ()> {
+        Box::pin(self.informer.wait_until(move || self.is_at(target, version)))
+    }
+
+    fn wait_for<'a>(&'a self, until: &'a [Until]) -> BoxFuture<'a, ()> {
+        let all = move || until.iter().all(|until| self.places.has_happened(until) != Some(false));
+        Box::pin(self.informer.wait_until(all))
+    }
+
+    fn settle(&self, until: &[Until]) {
+        for until in until {
+            if let Until::Gone { source, what, .. } = until
+                && self.places.has_happened(until) == Some(true)
+            {
+                self.places.queue.gone(*source, std::slice::from_ref(what));
             }
-            known => known,
-        };
-        for cache in concerned {
-            cache.wait_until_seen(&outcome).await;
         }
     }
 }
 
-fn concerned<'a>(caches: &'a [Box<dyn Cache>], resource: &str) -> Vec<&'a dyn Cache> {
-    caches.iter().map(|cache| &**cache).filter(|cache| cache.resource() == resource).collect()
-}
-
-/// A key that no object has, in the right scope.
-fn any_key(namespace: Option<&str>) -> ObjectKey {
-    match namespace {
-        Some(namespace) => ObjectKey::namespaced(namespace, ""),
-        None => ObjectKey::cluster(""),
-    }
-}
-
-/// The resourceVersion that a collection is at, asked of the server. Tried until it answers: the wait as a
-/// whole is bounded by whoever waits.
-async fn newest_version(client: &Client, collection: &str) -> Option<ResourceVersion> {
-    #[derive(Deserialize)]
-    struct List {
-        metadata: ListMeta,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct ListMeta {
-        resource_version: Option<String>,
-    }
-    loop {
-        let request = Request::get(format!("{collection}?limit=1")).body(Vec::new()).ok()?;
-        match client.request::<List>(request).await {
-            Ok(list) => return list.metadata.resource_version.as_deref().map(ResourceVersion::from),
-            Err(kube::Error::Api(status)) if status.code < 500 && status.code != 429 => return None,
-            Err(_) => tokio::time::sleep(std::time::Duration::from_secs(1)).await,
+/// What to wait for until `caches` show what is known of `writes`; and those writes of which nothing is known.
+pub(super) fn until_seen(
+    caches: &[Box<dyn Cache>],
+    writes: Vec<Write>,
+) -> (Vec<Until>, Vec<(String, Unknown)>) {
+    let (mut untils, mut unknown) = (Vec::new(), Vec::new());
+    // What was created and deleted by one reconcile may not have come to the cache when it is to be gone.
+    let mut versions: Vec<(String, ObjectKey, ResourceVersion)> = Vec::new();
+    for Write { resource, outcome } in writes {
+        match outcome {
+            Outcome::Version { key, version } => {
+                untils.extend(
+                    concerned(caches, &resource).filter_map(|cache| cache.until_version(&key, &version)),
+                );
+                versions.push((resource, key, version));
+            }
+            Outcome::Gone { key, uid } => {
+                let same = versions.iter().rev().find(|(of, other, _)| *of == resource && *other == key);
+                let after = same.map(|(_, _, version)| version);
+                untils.extend(
+                    concerned(caches, &resource).filter_map(|cache| cache.until_gone(&key, &uid, after)),
+                );
+            }
+            Outcome::Unknown(what) if concerned(caches, &resource).next().is_some() => {
+                unknown.push((resource, what));
+            }
+            Outcome::Unknown(_) => {}
         }
     }
+    (untils, unknown)
+}
+
+/// The caches of a resource.
+pub(super) fn concerned<'a>(
+    caches: &'a [Box<dyn Cache>],
+    resource: &str,
+) -> impl Iterator<Item = &'a dyn Cache> {
+    caches.iter().map(|cache| &**cache).filter(move |cache| cache.resource() == resource)
 }

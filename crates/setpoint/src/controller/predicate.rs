@@ -41,11 +41,14 @@ impl Predicate {
         })
     }
 
-    /// The spec changed (or whatever else the kind counts), or the object began to be deleted. Resyncs and
-    /// changes of status, labels and annotations do not pass.
+    /// The spec changed (or whatever else the kind counts), the object began to be deleted, or a finalizer came or
+    /// went: what has to be done about an object depends on these too. Resyncs and changes of status, labels and
+    /// annotations do not pass.
     pub fn generation_changed() -> Predicate {
         Predicate::updates(|old, new| {
-            old.generation != new.generation || old.deletion_timestamp != new.deletion_timestamp
+            old.generation != new.generation
+                || old.deletion_timestamp != new.deletion_timestamp
+                || old.finalizers != new.finalizers
         })
     }
 
@@ -127,6 +130,22 @@ mod tests {
             assert_eq!(passed, expect, "{new:?}");
         }
         assert!(predicates.iter().all(|predicate| predicate.passes(|| Change::Deleted(&old))));
+    }
+
+    #[test]
+    fn a_filter_by_generation_passes_what_finalizers_need() {
+        let old = meta("1", 1, "x");
+        let finalized = ObjectMeta { finalizers: Some(vec!["example.com/a".into()]), ..meta("2", 1, "x") };
+        let deleted = ObjectMeta {
+            deletion_timestamp: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+                k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
+            )),
+            ..finalized.clone()
+        };
+        let passes = |old, new| Predicate::generation_changed().passes(|| Change::Updated(old, new));
+        assert!(passes(&old, &finalized) && passes(&finalized, &old), "a finalizer came or went");
+        assert!(passes(&finalized, &deleted), "it is to go");
+        assert!(!passes(&old, &meta("2", 1, "y")), "a label is no news");
     }
 
     #[test]

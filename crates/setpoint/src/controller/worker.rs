@@ -1,23 +1,24 @@
-//! A worker: takes keys, reconciles them, and holds each back until the caches show what it wrote.
+//! A worker: takes keys, reconciles them, and lets each be held until the caches show what it wrote.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
-use futures::stream::{FuturesUnordered, StreamExt};
 use kube::Client;
+use setpoint_env::Task;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::caches::{self, Cache};
+use super::caches::{Cache, until_seen};
 use super::context::{Context, Shared};
+use super::live::until_known;
 use super::metrics::{ControllerMetrics, Outcome};
 use super::reconciler::AnyReconciler;
-use super::writes::{Notes, Write};
+use super::writes::{Notes, Unknown};
 use super::{Action, ReconcileError};
-use crate::workqueue::Item;
+use crate::workqueue::{Item, Released, Until};
 use crate::{ObjectKey, WorkQueue};
 
 /// What the workers of one controller share.
@@ -31,17 +32,16 @@ pub(super) struct Work {
     pub(super) metrics: ControllerMetrics,
 }
 
-/// Works until the queue is shut down and empty, writing with `client`.
-pub(super) async fn run(work: Arc<Work>, client: Client) {
+/// Works until `ending`, writing with `client`. A reconcile that has begun is finished; what is queued or held stays.
+pub(super) async fn run(work: Arc<Work>, client: Client, ending: CancellationToken) {
     let notes = Notes::default();
     let tracked = notes.client(&client);
-    // Keys that wait for caches. They are still being processed as far as the queue is concerned, so nobody
-    // else gets them; but they do not keep this worker from its work.
-    let mut waiting: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
+    // Keys of which the server is being asked what they wrote.
+    let mut asking: Vec<Task<()>> = Vec::new();
     loop {
         let item = tokio::select! {
             biased;
-            Some(()) = waiting.next() => continue,
+            () = ending.cancelled() => break,
             item = work.queue.get() => item,
         };
         let Some(item) = item else { break };
@@ -51,35 +51,87 @@ pub(super) async fn run(work: Arc<Work>, client: Client) {
         let writes = notes.take();
         if writes.is_empty() {
             item.done();
+            continue;
+        }
+        let (until, unknown) = until_seen(&work.caches, writes);
+        if unknown.is_empty() {
+            hold(&work, item, until, work.catch_up_limit);
         } else {
-            waiting.push(Box::pin(hold(work.clone(), client.clone(), item, writes)));
+            asking.retain(|task| !task.is_finished());
+            let asked = ask(work.clone(), client.clone(), item, until, unknown);
+            asking.push(work.context.env.spawn(asked));
         }
     }
-    // The queue says that it is empty only when these are done too.
-    while waiting.next().await.is_some() {}
 }
 
-/// Holds a key back until every cache has seen what was written, at most for the limit.
-async fn hold(work: Arc<Work>, client: Client, item: Item<ObjectKey>, writes: Vec<Write>) {
-    let started = Instant::now();
-    let seen = caches::wait_until_seen(&work.caches, &client, writes);
-    tokio::select! {
-        biased;
-        () = work.context.shutdown.cancelled() => {}
-        waited = timeout(work.catch_up_limit, seen) => {
-            let is_late = waited.is_err();
-            work.metrics.caught_up(started.elapsed(), is_late);
-            if is_late {
-                tracing::warn!(
-                    controller = work.context.name,
-                    key = %*item,
-                    waited = ?work.catch_up_limit,
-                    "a cache does not show what was written; reconciling without it",
-                );
+/// Lets the queue hold a key.
+fn hold(work: &Work, item: Item<ObjectKey>, until: Vec<Until>, limit: Duration) {
+    let until = newest_of_each(until);
+    let has_gone = until.iter().any(|until| matches!(until, Until::Gone { .. }));
+    let awaited = if has_gone { until.clone() } else { Vec::new() };
+    item.hold(until, limit);
+    work.caches.iter().for_each(|cache| cache.settle(&awaited));
+}
+
+/// Of several versions of one source, the newest is enough.
+fn newest_of_each(untils: Vec<Until>) -> Vec<Until> {
+    let mut all: Vec<Until> = Vec::with_capacity(untils.len());
+    for until in untils {
+        let Until::Version { source, version } = until else {
+            if !all.contains(&until) {
+                all.push(until);
             }
+            continue;
+        };
+        let same = all.iter_mut().find_map(|other| match other {
+            Until::Version { source: of, version } if *of == source => Some(version),
+            _ => None,
+        });
+        match same {
+            Some(newest) => *newest = version.max(*newest),
+            None => all.push(Until::Version { source, version }),
         }
     }
-    item.done();
+    all
+}
+
+/// Finds out what became of writes whose answers were lost, and lets the key be held for that. The key is being
+/// processed meanwhile, so nobody else gets it; but no worker waits.
+async fn ask(
+    work: Arc<Work>,
+    client: Client,
+    item: Item<ObjectKey>,
+    mut until: Vec<Until>,
+    unknown: Vec<(String, Unknown)>,
+) {
+    let started = Instant::now();
+    match timeout(work.catch_up_limit, until_known(&work.caches, &client, &unknown)).await {
+        Ok(known) => {
+            until.extend(known);
+            hold(&work, item, until, work.catch_up_limit.saturating_sub(started.elapsed()));
+        }
+        Err(_) => {
+            caught_up(&work.metrics, &work.context.name, &item, started.elapsed(), true);
+            item.done();
+        }
+    }
+}
+
+/// Measures how long a key was held.
+pub(super) fn released(metrics: &ControllerMetrics, name: &str, released: &Released<ObjectKey>) {
+    caught_up(metrics, name, &released.key, released.waited, released.is_late);
+}
+
+fn caught_up(metrics: &ControllerMetrics, name: &str, key: &ObjectKey, waited: Duration, is_late: bool) {
+    metrics.caught_up(waited, is_late);
+    if is_late {
+        tracing::warn!(
+            controller = name,
+            %key,
+            ?waited,
+            "a cache does not show what was written; reconciling without it",
+        );
+    }
 }
 
 /// Reconciles one key, and tells the queue what shall happen with it next.

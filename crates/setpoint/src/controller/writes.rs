@@ -29,8 +29,17 @@ pub(super) enum Outcome {
     Version { key: ObjectKey, version: ResourceVersion },
     /// No more object of this uid.
     Gone { key: ObjectKey, uid: String },
-    /// Nobody knows: the answer was lost. `collection` is where to ask.
-    Unknown { collection: String, namespace: Option<String> },
+    /// Nobody knows, but the server.
+    Unknown(Unknown),
+}
+
+/// A write of which the answer was lost, or does not say what was written. It says where to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unknown {
+    pub(super) collection: String,
+    pub(super) namespace: Option<String>,
+    /// What was written to; none if it was the collection, or got its name from the server.
+    pub(super) name: Option<String>,
 }
 
 /// The notes of one worker: what the reconcile that it runs now has written.
@@ -98,8 +107,8 @@ impl Pending {
             if let Some(write) = target.written(body) {
                 self.notes.push(write);
             }
-        } else if status == http::StatusCode::GATEWAY_TIMEOUT || status.as_u16() == 500 {
-            // The server itself does not know.
+        } else if status.is_server_error() {
+            // The server itself does not know; or it is a proxy's answer, which knows even less.
             self.notes.push(target.unknown());
         }
     }
@@ -120,6 +129,7 @@ struct Target {
     collection: String,
     namespace: Option<String>,
     name: Option<String>,
+    is_delete: bool,
 }
 
 impl Target {
@@ -130,7 +140,8 @@ impl Target {
         if request.uri().query().is_some_and(|query| query.contains("dryRun=All")) {
             return None;
         }
-        Target::parse(request.uri().path())
+        let is_delete = *request.method() == Method::DELETE;
+        Target::parse(request.uri().path()).map(|target| Target { is_delete, ..target })
     }
 
     fn parse(path: &str) -> Option<Target> {
@@ -162,16 +173,21 @@ impl Target {
             collection: format!("/{prefix}/{version}/{place}{plural}"),
             namespace,
             name: name.map(|name| (*name).to_owned()),
+            is_delete: false,
         })
     }
 
     fn unknown(self) -> Write {
-        let outcome = Outcome::Unknown { collection: self.collection, namespace: self.namespace };
-        Write { resource: self.resource, outcome }
+        let Target { resource, collection, namespace, name, .. } = self;
+        Write { resource, outcome: Outcome::Unknown(Unknown { collection, namespace, name }) }
     }
 
     /// What the answer says about the object; none if it says nothing that a cache could be held against.
     fn written(self, body: &[u8]) -> Option<Write> {
+        if self.is_delete && self.name.is_none() {
+            // Which objects of the collection have gone, and which only got a deletion time, it does not say.
+            return Some(self.unknown());
+        }
         let answer: Answer = serde_json::from_slice(body).ok()?;
         let key = |name: &str| match &self.namespace {
             Some(namespace) => ObjectKey::namespaced(namespace, name),
@@ -247,5 +263,14 @@ mod tests {
         let gone = target().written(br#"{"kind":"Status","details":{"name":"a","uid":"u"}}"#);
         assert_eq!(gone.unwrap().outcome, Outcome::Gone { key, uid: "u".into() });
         assert_eq!(target().written(b"{}"), None);
+    }
+
+    #[test]
+    fn the_deletion_of_a_collection_says_nothing_about_versions() {
+        let request =
+            Request::delete("/api/v1/namespaces/x/pods?labelSelector=a").body(Body::empty()).unwrap();
+        let written = Target::of(&request).unwrap().written(br#"{"kind":"PodList","items":[]}"#).unwrap();
+        let (collection, namespace) = ("/api/v1/namespaces/x/pods".to_owned(), Some("x".to_owned()));
+        assert_eq!(written.outcome, Outcome::Unknown(Unknown { collection, namespace, name: None }));
     }
 }

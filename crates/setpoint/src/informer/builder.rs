@@ -345,7 +345,7 @@ where
         let reflector = Reflector {
             client: self.client.clone(),
             metrics: ReflectorMetrics::new(self.metrics.clone(), &target),
-            target,
+            target: target.clone(),
             decoder: decoder.clone(),
             indexer: indexer.clone(),
             fifo: fifo.clone(),
@@ -354,6 +354,6 @@ where
             on_error: self.on_error.clone(),
             trouble: trouble.clone(),
         };
-        ScopeParts { scope: scope.clone(), fifo, reflector: Mutex::new(Some(reflector)), trouble }
+        ScopeParts { scope: scope.clone(), target, fifo, reflector: Mutex::new(Some(reflector)), trouble }
     }
 }

@@ -1,7 +1,7 @@
 //! The heart of an informer: applies batches to the cache and distributes what changed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,6 +12,7 @@ use super::apply::apply;
 use super::fold::FoldBuffer;
 use super::handler::Owner;
 use super::listener::{Listener, Teller};
+use super::observer::{Applied, Observer};
 use crate::metrics::Gauge;
 use crate::{
     Batch, DeltaFifo, EventHandler, HandlerOptions, Held, Indexer, Metrics, Object, Registration, Scope,
@@ -40,6 +41,7 @@ pub(super) struct Progress {
 struct Listeners<T> {
     next_id: u64,
     all: BTreeMap<u64, Entry<T>>,
+    observers: Vec<Weak<dyn Observer<T>>>,
     /// Scopes whose first list has not been applied.
     unsynced: BTreeSet<Scope>,
 }
@@ -75,7 +77,12 @@ impl<T: Object> Core<T> {
             name,
             metrics,
             resync,
-            listeners: Mutex::new(Listeners { next_id: 0, all: BTreeMap::new(), unsynced }),
+            listeners: Mutex::new(Listeners {
+                next_id: 0,
+                all: BTreeMap::new(),
+                observers: Vec::new(),
+                unsynced,
+            }),
             progress: watch::Sender::new(Progress::default()),
             store_objects,
         }
@@ -132,10 +139,25 @@ impl<T: Object> Core<T> {
                 listener.news.notify_one();
             }
         }
+        if !listeners.observers.is_empty() {
+            let (version, is_list) = (batch.version(), batch.is_replace());
+            listeners.observe(&Applied { scope, version, is_list, changes: &changes });
+        }
         self.progress.send_modify(|progress| {
             progress.batches += 1;
             progress.changes += changes.len() as u64 + u64::from(has_synced_now);
         });
+    }
+
+    /// Adds an observer, as long as it lives. It learns first where the cache is now.
+    pub(super) fn add_observer(&self, observer: &Arc<impl Observer<T> + 'static>, scopes: &[Scope]) {
+        let mut listeners = self.listeners.lock();
+        for scope in scopes {
+            let version = self.indexer.watermark(scope);
+            observer.applied(&Applied { scope, version: version.as_ref(), is_list: false, changes: &[] });
+        }
+        let weak: Weak<dyn Observer<T>> = Arc::downgrade(&(observer.clone() as Arc<dyn Observer<T>>));
+        listeners.observers.push(weak);
     }
 
     /// Gives `read` the cached objects while no batch is being applied or distributed.
@@ -216,6 +238,13 @@ impl<T: Object> Core<T> {
 }
 
 impl<T> Listeners<T> {
+    fn observe(&mut self, batch: &Applied<'_, T>) {
+        self.observers.retain(|observer| {
+            let lives = observer.upgrade();
+            lives.inspect(|observer| observer.applied(batch)).is_some()
+        });
+    }
+
     fn take_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id

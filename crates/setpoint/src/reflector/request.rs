@@ -50,6 +50,30 @@ impl Target {
         self.request(query, "PartialObjectMetadataList")
     }
 
+    /// A page of what `path` has now, or of the object of one name in it, under the same selectors: the metadata alone,
+    /// in JSON.
+    pub(crate) fn metadata_page(
+        &self,
+        path: &str,
+        name: Option<&str>,
+        limit: u32,
+        continue_token: Option<&str>,
+    ) -> http::Request<Vec<u8>> {
+        let by_name = name.map(|name| format!("metadata.name={name}"));
+        let fields: Vec<&str> =
+            self.field_selector.as_deref().into_iter().chain(by_name.as_deref()).collect();
+        let fields = Some(fields.join(",")).filter(|fields| !fields.is_empty());
+        let mut query = Query(path.to_owned(), '?');
+        query.push("labelSelector", self.label_selector.as_deref());
+        query.push("fieldSelector", fields.as_deref());
+        query.push("limit", Some(limit.to_string().as_str()));
+        query.push("continue", continue_token);
+        let json = "application/json";
+        let accept = format!("{json};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{json}");
+        let request = http::Request::get(query.0).header(ACCEPT, accept).body(Vec::new());
+        request.expect("a path and an encoded query are a valid URI")
+    }
+
     pub(super) fn streaming_list(
         &self,
         version: Option<&ResourceVersion>,
@@ -165,6 +189,17 @@ mod tests {
         check(
             pods.watch(&"7".into(), Duration::from_secs(301)),
             "&watch=true&allowWatchBookmarks=true&timeoutSeconds=301&resourceVersion=7",
+        );
+    }
+
+    #[test]
+    fn one_object_is_asked_for_by_a_list_since_listing_is_what_an_informer_may() {
+        let pods = Target { field_selector: Some("spec.nodeName=n".to_owned()), ..pods() };
+        let request = pods.metadata_page("/api/v1/namespaces/x/pods", Some("a"), 500, None);
+        assert_eq!(
+            request.uri().to_string(),
+            "/api/v1/namespaces/x/pods?labelSelector=app%20in%20%28a%2Cb%29\
+             &fieldSelector=spec.nodeName%3Dn%2Cmetadata.name%3Da&limit=500"
         );
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 use super::WorkQueue;
+use super::holds::Until;
 use super::shared::Found;
 use super::state::Taken;
 
@@ -45,6 +46,15 @@ impl<K> Item<K> {
     /// Says that the key is done. If it was added again in the meantime, it is queued again now.
     #[inline]
     pub fn done(self) {}
+
+    /// Says that the key is done, and is to be held until all of `until` has happened, at most for `limit`. What is
+    /// added meanwhile does not release it; it is queued again then.
+    pub(crate) fn hold(self, until: Vec<Until>, limit: Duration)
+    where
+        K: Clone,
+    {
+        self.queue.inner.shared.hold(self.slot, until, super::after(Instant::now(), limit));
+    }
 }
 
 impl<K> Deref for Item<K> {

@@ -3,8 +3,8 @@
 //! The rules, which the model checker tries (`tests/workqueue`):
 //! - Each key that becomes ready wakes one waiting get, the one that has waited longest. A woken get that is
 //!   dropped before it looked passes the call on.
-//! - While keys wait for their time, one of the waiting gets is the *timekeeper*: it alone sleeps until the
-//!   earliest time. Whoever stops being it wakes another get, which takes over.
+//! - While keys wait for their time, or are held, one of the waiting gets is the *timekeeper*: it alone sleeps until
+//!   the earliest time. Whoever stops being it wakes another get, which takes over.
 //! - Wakers are called, and keys dropped, after the lock is released.
 
 use std::collections::VecDeque;
@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::holds::{Named, Until};
 use super::moment::Moment;
-use super::state::{Added, State, Taken, Unfinished};
+use super::state::{Added, Released, State, Taken, Unfinished};
 use super::sync::{Mutex, MutexGuard};
 
 /// The state of a queue, shared by everybody who adds, gets and is done.
@@ -26,6 +27,18 @@ pub(super) struct Shared<K> {
     origin: Instant,
     /// Whether to note when keys were added and taken.
     timed: bool,
+    on_release: OnRelease<K>,
+}
+
+/// Told of every key that is held no more, after the lock is released.
+pub(super) struct OnRelease<K>(pub(super) Option<ReleaseFn<K>>);
+
+pub(super) type ReleaseFn<K> = Box<dyn Fn(Released<K>) + Send + Sync>;
+
+impl<K> std::fmt::Debug for OnRelease<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnRelease")
+    }
 }
 
 #[derive(Debug)]
@@ -143,18 +156,44 @@ impl<K> Locked<K> {
     }
 
     #[inline]
-    fn promote(&mut self, now: Moment, calls: &mut Calls, count: impl FnMut(Added)) {
-        for _ in 0..self.state.promote(now, count) {
+    fn promote(
+        &mut self,
+        now: Moment,
+        calls: &mut Calls,
+        released: &mut Vec<Released<K>>,
+        count: impl FnMut(Added),
+    ) {
+        let ready = self.state.promote(now, released, count);
+        self.call(ready, calls);
+    }
+
+    /// Calls a get for each key that became ready.
+    fn call(&mut self, ready: usize, calls: &mut Calls) {
+        for _ in 0..ready {
             calls.push(self.gets.next());
+        }
+    }
+
+    /// The earliest time has changed: whoever keeps the time looks again.
+    fn call_timekeeper(&mut self) -> Option<Waker> {
+        match self.timekeeper {
+            Some(timekeeper) => self.gets.remove(timekeeper),
+            None => self.gets.next(),
         }
     }
 }
 
 impl<K> Shared<K> {
-    pub(super) fn new(timed: bool) -> Shared<K> {
+    pub(super) fn new(timed: bool, on_release: Option<ReleaseFn<K>>) -> Shared<K> {
         let (gets, drains) = (Waiters::default(), Waiters::default());
         let locked = Mutex::new(Locked { state: State::new(), gets, drains, timekeeper: None });
-        Shared { locked, origin: Instant::now(), timed }
+        Shared { locked, origin: Instant::now(), timed, on_release: OnRelease(on_release) }
+    }
+
+    fn tell(&self, released: Vec<Released<K>>) {
+        if let Some(on_release) = &self.on_release.0 {
+            released.into_iter().for_each(on_release);
+        }
     }
 
     fn now(&self) -> Moment {
@@ -168,15 +207,53 @@ impl<K> Shared<K> {
 
     /// How many keys are queued, once those that are due are counted in.
     pub(super) fn len(&self, count: impl FnMut(Added)) -> usize {
-        let mut calls = Calls::default();
+        let (mut calls, mut released) = (Calls::default(), Vec::new());
         let mut locked = self.locked.lock();
         if locked.state.next_due().is_some() {
-            locked.promote(self.now(), &mut calls, count);
+            locked.promote(self.now(), &mut calls, &mut released, count);
         }
         let len = locked.state.queued();
         drop(locked);
         calls.wake();
+        self.tell(released);
         len
+    }
+
+    /// A source has got to a version, or stays where it is: releases the keys that waited for it. Says whether keys
+    /// wait for something to go from the source.
+    pub(super) fn advance(&self, source: u32, version: Option<u128>) -> bool {
+        let mut awaits = false;
+        self.release(|state, now, released| {
+            let ready = version.map_or(0, |version| state.advance(source, version, now, released));
+            awaits = state.awaits(source);
+            ready
+        });
+        awaits
+    }
+
+    /// A source has some things no more: releases the keys that waited for that.
+    pub(super) fn gone(&self, source: u32, things: &[Named]) {
+        if !things.is_empty() {
+            self.release(|state, now, released| {
+                things.iter().map(|what| state.gone(source, what, now, released)).sum()
+            });
+        }
+    }
+
+    fn release(&self, release: impl FnOnce(&mut State<K>, Moment, &mut Vec<Released<K>>) -> usize) {
+        let (mut calls, mut released) = (Calls::default(), Vec::new());
+        let now = self.now();
+        let mut locked = self.locked.lock();
+        let ready = release(&mut locked.state, now, &mut released);
+        locked.call(ready, &mut calls);
+        drop(locked);
+        calls.wake();
+        self.tell(released);
+    }
+
+    /// What keys wait for to go from a source.
+    pub(super) fn awaited(&self, source: u32) -> Vec<Named> {
+        self.locked.lock().state.awaited(source)
     }
 
     pub(super) fn depth(&self) -> usize {
@@ -221,15 +298,16 @@ impl<K> Shared<K> {
     }
 
     pub(super) fn shut_down(&self, count: impl FnMut(Added)) {
-        let mut calls = Calls::default();
+        let (mut calls, mut released) = (Calls::default(), Vec::new());
         let mut locked = self.locked.lock();
         if locked.state.next_due().is_some() {
-            locked.promote(self.now(), &mut calls, count);
+            locked.promote(self.now(), &mut calls, &mut released, count);
         }
         let forgotten = locked.state.shut_down();
         locked.settle(&mut calls);
         drop(locked);
         calls.wake();
+        self.tell(released);
         drop(forgotten);
     }
 
@@ -281,11 +359,7 @@ impl<K: Eq + Hash> Shared<K> {
         let due = Moment::new(self.origin, due);
         let mut locked = self.locked.lock();
         let earliest = locked.state.add_at(key, priority, due);
-        let waker = match locked.timekeeper {
-            _ if !earliest => None,
-            Some(timekeeper) => locked.gets.remove(timekeeper),
-            None => locked.gets.next(),
-        };
+        let waker = if earliest { locked.call_timekeeper() } else { None };
         drop(locked);
         if let Some(waker) = waker {
             waker.wake();
@@ -294,6 +368,24 @@ impl<K: Eq + Hash> Shared<K> {
 }
 
 impl<K: Clone> Shared<K> {
+    /// Lets a key that is being processed be held when it is done, at most until `deadline`.
+    pub(super) fn hold(&self, slot: u32, until: Vec<Until>, deadline: Instant) {
+        let (now, deadline) = (self.now(), Moment::new(self.origin, deadline));
+        let mut locked = self.locked.lock();
+        let before = locked.state.next_due();
+        let released = match locked.state.hold(slot, until, (now, deadline)) {
+            true => None,
+            false => Some(locked.state.pass(slot)),
+        };
+        let is_earliest = locked.state.next_due() != before;
+        let waker = if is_earliest { locked.call_timekeeper() } else { None };
+        drop(locked);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        self.tell(released.into_iter().collect());
+    }
+
     /// What happens most: takes a key that is there while no time is to be kept.
     #[inline]
     pub(super) fn try_get(&self) -> Option<Taken<K>> {
@@ -312,9 +404,9 @@ impl<K: Clone> Shared<K> {
     ) -> Found<K> {
         let stamp = self.stamp();
         let mut locked = self.locked.lock();
-        let mut calls = Calls::default();
+        let (mut calls, mut released) = (Calls::default(), Vec::new());
         if locked.state.next_due().is_some() {
-            locked.promote(stamp.unwrap_or_else(|| self.now()), &mut calls, count);
+            locked.promote(stamp.unwrap_or_else(|| self.now()), &mut calls, &mut released, count);
         }
         let taken = locked.state.take(stamp);
         let (found, unused) = if taken.is_some() || locked.state.is_exhausted() {
@@ -331,6 +423,7 @@ impl<K: Clone> Shared<K> {
         };
         drop(locked);
         calls.wake();
+        self.tell(released);
         drop(unused);
         found
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::holds::{Hold, Holds, Named, Until};
 use super::lanes::{Lanes, Place};
 use super::moment::Moment;
 use super::timers::{Timer, Timers};
@@ -12,7 +13,7 @@ use super::timers::{Timer, Timers};
 /// A table larger than this is given back when it runs empty.
 const SPARE_SLOTS: usize = 4096;
 
-/// One slot a key, as long as the key is queued, processing or waiting for its time.
+/// One slot a key, as long as the key is queued, processing, held or waiting for its time.
 ///
 /// Places and timers name a slot by its number and are told from outdated ones by their ticket, so a `get` and
 /// a `done` hash nothing. The table is never iterated: its order, which differs from run to run, cannot reach
@@ -25,11 +26,14 @@ pub(super) struct State<K> {
     free: Vec<u32>,
     lanes: Lanes,
     timers: Timers,
+    holds: Holds<K>,
     tickets: u64,
     queued: usize,
     processing: usize,
     /// How many of the processing keys are dirty.
     dirty: usize,
+    /// How many of the held keys are dirty, or will be held and are.
+    held_dirty: usize,
     shutting_down: bool,
 }
 
@@ -62,6 +66,13 @@ enum Phase {
     Processing,
     /// Processing, and to be queued again.
     Dirty,
+    /// Processing, and to be held when it is done.
+    Holding,
+    HoldingDirty,
+    /// Until something outside has happened.
+    Held,
+    /// Held, and to be queued then.
+    HeldDirty,
 }
 
 /// What an add did.
@@ -85,6 +96,17 @@ pub(super) struct Taken<K> {
     pub(super) queued: u64,
 }
 
+/// A key that is held no more.
+#[derive(Debug)]
+pub(crate) struct Released<K> {
+    pub(crate) key: K,
+    pub(crate) waited: Duration,
+    /// Whether its limit was reached before what it waited for has happened.
+    pub(crate) is_late: bool,
+    /// What else is to be dropped outside the lock.
+    _forgotten: Option<K>,
+}
+
 /// What is being worked on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Unfinished {
@@ -101,10 +123,12 @@ impl<K> State<K> {
             free: Vec::new(),
             lanes: Lanes::default(),
             timers: Timers::default(),
+            holds: Holds::default(),
             tickets: 0,
             queued: 0,
             processing: 0,
             dirty: 0,
+            held_dirty: 0,
             shutting_down: false,
         }
     }
@@ -114,19 +138,19 @@ impl<K> State<K> {
         self.queued
     }
 
-    /// How many keys want to be processed: queued, or processing and dirty.
+    /// How many keys want to be processed: queued, or dirty while they are processing or held.
     pub(super) fn depth(&self) -> usize {
-        self.queued + self.dirty
+        self.queued + self.dirty + self.held_dirty
     }
 
     pub(super) fn is_shutting_down(&self) -> bool {
         self.shutting_down
     }
 
-    /// Whether no key waits for its time and the queue is not shutting down.
+    /// Whether there is no time to be kept and the queue is not shutting down.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        !self.shutting_down && self.timers.next_due().is_none()
+        !self.shutting_down && self.timers.next_due().is_none() && self.holds.is_empty()
     }
 
     /// Whether no get will ever give a key again.
@@ -139,9 +163,13 @@ impl<K> State<K> {
         self.queued == 0 && self.processing == 0
     }
 
+    /// When something is to be done: a key is due, or was held for long enough.
     #[inline]
     pub(super) fn next_due(&self) -> Option<Moment> {
-        self.timers.next_due()
+        match (self.timers.next_due(), self.holds.next_deadline()) {
+            (Some(due), Some(deadline)) => Some(due.min(deadline)),
+            (due, deadline) => due.or(deadline),
+        }
     }
 
     pub(super) fn unfinished(&self, now: Moment) -> Unfinished {
@@ -163,12 +191,19 @@ impl<K> State<K> {
         &mut self.slots[number as usize]
     }
 
+    /// The one place where a key comes into another phase.
+    #[inline(always)]
+    fn enter(&mut self, number: u32, phase: Phase) -> &mut Slot<K> {
+        let slot = self.slot(number);
+        slot.phase = phase;
+        slot
+    }
+
     /// Gives a key a place at the end of a lane.
     #[inline(always)]
     fn place(&mut self, number: u32, priority: i32) {
         let ticket = self.ticket();
-        let slot = self.slot(number);
-        slot.phase = Phase::Queued;
+        let slot = self.enter(number, Phase::Queued);
         slot.ticket = ticket;
         slot.priority = priority;
         self.lanes.push(priority, Place { slot: number, ticket });
@@ -198,15 +233,22 @@ impl<K> State<K> {
                 Added::Nothing
             }
             Phase::Processing => {
-                slot.phase = Phase::Dirty;
                 slot.priority = priority;
                 slot.added = added;
+                self.enter(number, Phase::Dirty);
                 self.dirty += 1;
                 Added::Dirty
             }
-            Phase::Dirty => {
+            Phase::Dirty | Phase::HoldingDirty | Phase::HeldDirty => {
                 slot.priority = slot.priority.max(priority);
                 Added::Nothing
+            }
+            was @ (Phase::Holding | Phase::Held) => {
+                slot.priority = priority;
+                slot.added = added;
+                self.enter(number, if was == Phase::Held { Phase::HeldDirty } else { Phase::HoldingDirty });
+                self.held_dirty += 1;
+                Added::Dirty
             }
         }
     }
@@ -216,22 +258,118 @@ impl<K> State<K> {
         self.slots[number as usize].started
     }
 
-    /// Ends the processing of a key. If it is neither dirty, and so queued again, nor waiting for its time, it
-    /// is forgotten, and comes back to be dropped outside the lock.
+    /// Ends the processing of a key. If it is neither dirty, and so queued again, nor to be held, nor waiting for
+    /// its time, it is forgotten, and comes back to be dropped outside the lock.
     #[inline]
     pub(super) fn done(&mut self, number: u32) -> Option<K> {
-        let slot = self.slot(number);
-        let (was, priority) = (slot.phase, slot.priority);
-        slot.phase = Phase::Absent;
+        let was = self.slot(number).phase;
+        let slot = self.enter(number, Phase::Absent);
         slot.started = None;
+        let priority = slot.priority;
         self.processing -= 1;
-        if was == Phase::Dirty {
-            self.dirty -= 1;
-            self.queued += 1;
-            self.place(number, priority);
+        if was != Phase::Processing {
+            self.stay(number, was, priority);
             return None;
         }
         self.release(number)
+    }
+
+    /// What becomes of a key that is done and not free to go.
+    fn stay(&mut self, number: u32, was: Phase, priority: i32) {
+        match was {
+            Phase::Holding => {
+                self.enter(number, Phase::Held);
+            }
+            Phase::HoldingDirty => {
+                self.enter(number, Phase::HeldDirty);
+            }
+            _ => {
+                self.dirty -= 1;
+                self.queued += 1;
+                self.place(number, priority);
+            }
+        }
+    }
+
+    /// A source has got to a version. Says how many keys became ready to get.
+    pub(super) fn advance(
+        &mut self,
+        source: u32,
+        version: u128,
+        now: Moment,
+        released: &mut Vec<Released<K>>,
+    ) -> usize {
+        let passed = self.holds.advance(source, version);
+        self.unhold_all(passed, now, released)
+    }
+
+    /// A source has something no more. Says how many keys became ready to get.
+    pub(super) fn gone(
+        &mut self,
+        source: u32,
+        what: &Named,
+        now: Moment,
+        released: &mut Vec<Released<K>>,
+    ) -> usize {
+        let passed = self.holds.gone(source, what);
+        self.unhold_all(passed, now, released)
+    }
+
+    /// Whether keys wait for something to go from a source.
+    pub(super) fn awaits(&self, source: u32) -> bool {
+        self.holds.awaits(source)
+    }
+
+    /// What keys wait for to go from a source.
+    pub(super) fn awaited(&self, source: u32) -> Vec<Named> {
+        self.holds.awaited(source)
+    }
+
+    fn unhold_all(
+        &mut self,
+        passed: Vec<(u32, Hold<K>)>,
+        now: Moment,
+        released: &mut Vec<Released<K>>,
+    ) -> usize {
+        let unhold = |(number, hold)| usize::from(self.unhold(number, hold, now, false, released));
+        passed.into_iter().map(unhold).sum()
+    }
+
+    /// Ends the hold of a key. Says whether it became ready to get.
+    fn unhold(
+        &mut self,
+        number: u32,
+        hold: Hold<K>,
+        now: Moment,
+        is_late: bool,
+        released: &mut Vec<Released<K>>,
+    ) -> bool {
+        let slot = self.slot(number);
+        let (was, priority) = (slot.phase, slot.priority);
+        let mut forgotten = None;
+        match was {
+            // Whoever works on it has not dropped it yet.
+            Phase::Holding => {
+                self.enter(number, Phase::Processing);
+            }
+            Phase::HoldingDirty => {
+                self.enter(number, Phase::Dirty);
+                self.held_dirty -= 1;
+                self.dirty += 1;
+            }
+            Phase::HeldDirty => {
+                self.held_dirty -= 1;
+                self.queued += 1;
+                self.place(number, priority);
+            }
+            _ => {
+                self.enter(number, Phase::Absent);
+                forgotten = self.release(number);
+            }
+        }
+        let waited = now.since(hold.since);
+        released.push(Released { key: hold.key, waited, is_late, _forgotten: forgotten });
+        was == Phase::HeldDirty
     }
 
     /// Frees a slot that nothing needs any more.
@@ -260,8 +398,22 @@ impl<K> State<K> {
         self.free = Vec::new();
     }
 
-    /// Queues every waiting key that is due at `now`. Says how many became ready to get.
-    pub(super) fn promote(&mut self, now: Moment, mut count: impl FnMut(Added)) -> usize {
+    /// Queues every waiting key that is due at `now`, and releases those that were held for long enough. Says how
+    /// many became ready to get.
+    pub(super) fn promote(
+        &mut self,
+        now: Moment,
+        released: &mut Vec<Released<K>>,
+        count: impl FnMut(Added),
+    ) -> usize {
+        let mut ready = self.promote_due(now, count);
+        while let Some((number, hold)) = self.holds.expire(now) {
+            ready += usize::from(self.unhold(number, hold, now, true, released));
+        }
+        ready
+    }
+
+    fn promote_due(&mut self, now: Moment, mut count: impl FnMut(Added)) -> usize {
         let mut ready = 0;
         loop {
             let slots = &self.slots;
@@ -278,11 +430,16 @@ impl<K> State<K> {
         }
     }
 
-    /// Ends all adds; keys that wait for their time are forgotten, and come back to be dropped outside the
-    /// lock.
+    /// Ends all adds; keys that are held or wait for their time are forgotten, and come back to be dropped outside
+    /// the lock.
     pub(super) fn shut_down(&mut self) -> Vec<K> {
         self.shutting_down = true;
         let mut forgotten = Vec::new();
+        for (number, hold) in self.holds.take_all() {
+            forgotten.push(hold.key);
+            self.leave(number);
+            forgotten.extend(self.release(number));
+        }
         for timer in self.timers.take_all() {
             if is_waiting(&self.slots, &timer) {
                 let slot = self.slot(timer.slot);
@@ -292,6 +449,28 @@ impl<K> State<K> {
             }
         }
         forgotten
+    }
+}
+
+impl<K> State<K> {
+    /// Takes from a key what would bring it back: it was written since the caches were read, and nobody waits for
+    /// them any more.
+    fn leave(&mut self, number: u32) {
+        let was = self.slot(number).phase;
+        match was {
+            Phase::Dirty => self.dirty -= 1,
+            Phase::HoldingDirty | Phase::HeldDirty => self.held_dirty -= 1,
+            _ => {}
+        }
+        match was {
+            Phase::Dirty | Phase::Holding | Phase::HoldingDirty => {
+                self.enter(number, Phase::Processing);
+            }
+            Phase::Held | Phase::HeldDirty => {
+                self.enter(number, Phase::Absent);
+            }
+            Phase::Absent | Phase::Queued | Phase::Processing => {}
+        }
     }
 }
 
@@ -355,6 +534,34 @@ impl<K: Eq + Hash> State<K> {
 }
 
 impl<K: Clone> State<K> {
+    /// Lets a key that is being processed be held when it is done. False if all that it would wait for has happened.
+    /// While the queue shuts down, the key is left as it is.
+    pub(super) fn hold(&mut self, number: u32, until: Vec<Until>, times: (Moment, Moment)) -> bool {
+        if self.shutting_down {
+            self.leave(number);
+            return true;
+        }
+        let ticket = self.ticket();
+        let key = self.slots[number as usize].key.clone().expect("a processing slot has a key");
+        if !self.holds.insert(number, ticket, key, until, times) {
+            return false;
+        }
+        if self.slot(number).phase == Phase::Dirty {
+            self.enter(number, Phase::HoldingDirty);
+            self.dirty -= 1;
+            self.held_dirty += 1;
+        } else {
+            self.enter(number, Phase::Holding);
+        }
+        true
+    }
+
+    /// What is told of a key that need not be held at all.
+    pub(super) fn pass(&self, number: u32) -> Released<K> {
+        let key = self.slots[number as usize].key.clone().expect("a processing slot has a key");
+        Released { key, waited: Duration::ZERO, is_late: false, _forgotten: None }
+    }
+
     /// Takes the next key. `now` is what it is being processed since, for the metrics.
     #[inline(always)]
     pub(super) fn take(&mut self, now: Option<Moment>) -> Option<Taken<K>> {
@@ -362,8 +569,7 @@ impl<K: Clone> State<K> {
         let number = self.lanes.pop(|place| is_queued(slots, place))?;
         self.queued -= 1;
         self.processing += 1;
-        let slot = &mut self.slots[number as usize];
-        slot.phase = Phase::Processing;
+        let slot = self.enter(number, Phase::Processing);
         slot.ticket = 0;
         slot.started = now;
         let queued = match (now, slot.added) {

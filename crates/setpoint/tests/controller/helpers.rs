@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::json;
+use setpoint::controller::Predicate;
 use setpoint::{
     Action, Context, Controller, Ensured, Finalize, ObjectKey, ReconcileError, ensure, finalize, patch_status,
 };
@@ -60,6 +61,44 @@ fn nothing_outside_outlives_its_object_whatever_is_lost_on_the_way() {
             assert!(maps(&world).get_opt("a").await.unwrap().is_none());
         });
     }
+}
+
+/// As `setpoint new` writes it: a filter that leaves out what the controller itself writes.
+#[test]
+fn a_finalizer_and_a_filter_by_generation_go_together() {
+    World::run(5, async |world| {
+        async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+            let Some(object) = cx.lister::<Deployment>().get(&key) else { return Ok(Action::done()) };
+            let api: Api<Deployment> = Api::default_namespaced(cx.client());
+            let outside = cx.state::<Outside>().clone();
+            finalize(&api, "example.com/outside", object, async |step| {
+                match step {
+                    Finalize::Apply(object) => {
+                        assert_eq!(object.metadata.finalizers, Some(vec!["example.com/outside".to_owned()]));
+                        outside.lock().push(key.name().to_owned());
+                    }
+                    Finalize::Cleanup(_) => outside.lock().clear(),
+                }
+                Ok(Action::done())
+            })
+            .await
+        }
+        let outside = Outside::default();
+        let controller = Controller::<Deployment>::new("template", reconcile)
+            .filter(Predicate::generation_changed())
+            .resync(600 * SECOND)
+            .workers(4)
+            .state(outside.clone());
+        let _running = run(&world, controller);
+        let api: Api<Deployment> = Api::default_namespaced(world.direct());
+        api.create(&PostParams::default(), &deployment()).await.unwrap();
+        sleep(SECOND).await;
+        assert!(outside.lock().contains(&"web".to_owned()), "it was never applied");
+        api.delete("web", &DeleteParams::default()).await.unwrap();
+        sleep(SECOND).await;
+        assert!(outside.lock().is_empty());
+        assert!(api.get_opt("web").await.unwrap().is_none());
+    });
 }
 
 fn deployment() -> Deployment {

@@ -2,8 +2,11 @@
 
 mod faults;
 mod helpers;
+mod holding;
 mod managing;
 mod reconciling;
 mod stopping;
 mod support;
+mod terms;
+mod unknown;
 mod writes;

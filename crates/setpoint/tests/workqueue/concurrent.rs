@@ -1,6 +1,8 @@
 //! The lock and the wake-ups under every schedule that the model checker thinks of. The files are the
 //! product's own; only the lock is the checker's.
 
+#[path = "../../src/workqueue/holds.rs"]
+mod holds;
 #[path = "../../src/workqueue/lanes.rs"]
 mod lanes;
 #[path = "../../src/workqueue/moment.rs"]
@@ -41,6 +43,7 @@ use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::{future, thread};
 use tokio::time::Instant;
 
+use self::holds::{Named, Until};
 use self::shared::{Found, Shared};
 
 type Queue = Arc<Shared<usize>>;
@@ -69,7 +72,7 @@ impl Future for Get<'_> {
             Found::Taken(taken) => Poll::Ready(Some((taken.key, taken.slot))),
             Found::ShutDown => Poll::Ready(None),
             Found::Wait(due) => {
-                assert_eq!(due, None, "every timer of these tests is due");
+                assert!(due.is_none_or(|due| due > Instant::now()), "every timer of these tests is due");
                 Poll::Pending
             }
         }
@@ -126,7 +129,7 @@ impl Ledger {
 }
 
 fn start() -> (Queue, Arc<Ledger>) {
-    (Arc::new(Shared::new(false)), Arc::default())
+    (Arc::new(Shared::new(false, None)), Arc::default())
 }
 
 fn worker(queue: &Queue, ledger: &Arc<Ledger>) -> thread::JoinHandle<()> {
@@ -279,5 +282,80 @@ fn a_drain_ends_when_all_is_done_and_not_before() {
         }));
         ledger.check();
         join(workers);
+    });
+}
+
+/// Far beyond the end of the test: only what a key waits for can release it.
+fn never() -> Instant {
+    Instant::now() + std::time::Duration::from_secs(3600)
+}
+
+/// A worker that lets the key 0 be held, the first time, until the source has got to version 1 and has lost a thing.
+fn holding_worker(queue: &Queue, ledger: &Arc<Ledger>, held: &Arc<AtomicBool>) -> thread::JoinHandle<()> {
+    let (queue, ledger, held) = (queue.clone(), ledger.clone(), held.clone());
+    thread::spawn(move || {
+        while let Some((key, slot)) = future::block_on(get(&queue)) {
+            if key == 0 && !held.swap(true, Ordering::SeqCst) {
+                let (version, gone) = (Until::Version { source: 0, version: 1 }, thing());
+                let gone = Until::Gone { source: 1, what: gone, after: 0 };
+                queue.hold(slot, vec![version, gone], never());
+            }
+            ledger.work(&queue, (key, slot));
+        }
+    })
+}
+
+fn thing() -> Named {
+    Named { name: "a".into(), uid: "1".into() }
+}
+
+/// Says that the thing is gone, once somebody waits for it.
+fn lose(queue: &Shared<usize>) {
+    while queue.awaited(1) != [thing()] {
+        thread::yield_now();
+    }
+    queue.gone(1, &[thing()]);
+}
+
+fn is_idle(queue: &Shared<usize>) -> bool {
+    let mut waiter = None;
+    let is_idle = queue.poll_idle(&mut waiter, &mut Context::from_waker(Waker::noop()));
+    waiter.into_iter().for_each(|waiter| queue.abandon_drain(waiter));
+    is_idle
+}
+
+#[test]
+fn a_held_key_that_was_added_meanwhile_is_released_once_and_not_lost() {
+    check(|| {
+        let (queue, ledger) = start();
+        let held = Arc::default();
+        let workers = [holding_worker(&queue, &ledger, &held), holding_worker(&queue, &ledger, &held)];
+        ledger.add(&queue, 0, 0);
+        let source = queue.clone();
+        let source = thread::spawn(move || {
+            source.advance(0, Some(1));
+            lose(&source);
+        });
+        join([producer(&queue, &ledger, &[0, 1, 0]), source]);
+        // A shutdown would leave what is held; nothing is, once the workers have nothing to do.
+        while !is_idle(&queue) {
+            thread::yield_now();
+        }
+        queue.shut_down(|_| ());
+        join(workers);
+        ledger.check();
+    });
+}
+
+#[test]
+fn a_shutdown_beside_a_hold_ends_every_worker() {
+    check(|| {
+        let (queue, ledger) = start();
+        let held = Arc::default();
+        let workers = [holding_worker(&queue, &ledger, &held), holding_worker(&queue, &ledger, &held)];
+        join([producer(&queue, &ledger, &[0, 1, 0])]);
+        queue.shut_down(|_| ());
+        join(workers);
+        assert_eq!(queue.depth(), 0, "what is held is left");
     });
 }

@@ -2,4 +2,3 @@
 
 mod behaviour;
 mod concurrent;
-mod property;

@@ -1,14 +1,14 @@
-//! The queue against a naive model of it.
+//! The queue against a naive model of it. In the crate, since nobody outside can hold a key.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::FutureExt;
 use proptest::prelude::*;
-use setpoint::WorkQueue;
-use setpoint::workqueue::{FastSlow, Get, Item};
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
+
+use super::{FastSlow, Get, Item, Named, Until, WorkQueue};
 
 const FAST: Duration = Duration::from_millis(20);
 const SLOW: Duration = Duration::from_millis(200);
@@ -38,6 +38,23 @@ enum Op {
     Done {
         which: usize,
     },
+    /// A key that is done, and held until some of two sources have got somewhere, or have lost something.
+    Hold {
+        which: usize,
+        versions: [Option<u8>; 2],
+        gone: Option<(u8, u8, u8)>,
+        limit: Duration,
+    },
+    /// A source gets to a version.
+    Reach {
+        source: u8,
+        version: u8,
+    },
+    /// A source loses something.
+    Lose {
+        source: u8,
+        what: u8,
+    },
     Advance {
         time: Duration,
     },
@@ -57,6 +74,16 @@ fn op() -> impl Strategy<Value = Op> {
         8 => Just(Op::Get),
         2 => any::<bool>().prop_map(|then_drop| Op::Wait { then_drop }),
         7 => (0..8usize).prop_map(|which| Op::Done { which }),
+        4 => (0..4usize, any::<[Option<bool>; 2]>(), 0..9u8, prop_oneof![2 => Just(None),
+                1 => (0..2u8, 0..2u8, 0..5u8).prop_map(Some)], delay.clone())
+            .prop_map(|(which, which_sources, version, gone, limit)| Op::Hold {
+                which,
+                versions: which_sources.map(|wanted| wanted.map(|far| version + u8::from(far))),
+                gone,
+                limit,
+            }),
+        4 => (0..2u8, 0..10u8).prop_map(|(source, version)| Op::Reach { source, version }),
+        2 => (0..2u8, 0..2u8).prop_map(|(source, what)| Op::Lose { source, what }),
         3 => delay.prop_map(|time| Op::Advance { time }),
         1 => prop_oneof![30 => Just(Op::Get), 1 => Just(Op::ShutDown)],
     ]
@@ -71,14 +98,36 @@ struct Model {
     processing: BTreeMap<u8, Option<i32>>,
     /// By time, then in the order in which they were set.
     waiting: Vec<(Instant, u8, i32)>,
+    /// In the order in which they were held.
+    held: Vec<Held>,
+    sources: [u8; 2],
     failures: BTreeMap<u8, u32>,
     choices: u32,
     shut_down: bool,
 }
 
+/// A held key of the model, with what has not happened yet.
+struct Held {
+    key: u8,
+    versions: [Option<u8>; 2],
+    gone: Option<(u8, u8, u8)>,
+    deadline: Instant,
+    dirty: Option<i32>,
+}
+
+impl Held {
+    fn is_over(&self) -> bool {
+        self.versions == [None, None] && self.gone.is_none()
+    }
+}
+
 impl Model {
     fn add(&mut self, key: u8, priority: i32) {
         if self.shut_down {
+            return;
+        }
+        if let Some(held) = self.held.iter_mut().find(|held| held.key == key) {
+            held.dirty = Some(held.dirty.map_or(priority, |before| before.max(priority)));
             return;
         }
         if let Some(dirty) = self.processing.get_mut(&key) {
@@ -121,6 +170,50 @@ impl Model {
             let (_, key, priority) = self.waiting.remove(0);
             self.add(key, priority);
         }
+        let mut late: Vec<Held> = self.held.extract_if(.., |held| held.deadline <= now).collect();
+        late.sort_by_key(|held| held.deadline);
+        self.release(late);
+    }
+
+    fn hold(&mut self, mut held: Held) {
+        held.dirty = self.processing.remove(&held.key).expect("it is being processed");
+        if self.shut_down {
+            return;
+        }
+        for (wanted, source) in held.versions.iter_mut().zip(self.sources) {
+            *wanted = wanted.filter(|wanted| *wanted > source);
+        }
+        if held.is_over() { self.release(vec![held]) } else { self.held.push(held) }
+    }
+
+    fn release(&mut self, held: Vec<Held>) {
+        let dirty = held.into_iter().filter_map(|held| Some((held.key, held.dirty?)));
+        self.queued.extend(dirty);
+    }
+
+    fn reach(&mut self, source: u8, version: u8) {
+        let source = usize::from(source);
+        self.sources[source] = version;
+        let mut reached = Vec::new();
+        for held in &mut self.held {
+            if let Some(wanted) = held.versions[source].take_if(|wanted| *wanted <= version) {
+                reached.push((wanted, held.key));
+            }
+        }
+        reached.sort_by_key(|(wanted, _)| *wanted);
+        for (_, key) in reached {
+            let over = self.held.extract_if(.., |held| held.key == key && held.is_over()).collect();
+            self.release(over);
+        }
+    }
+
+    fn lose(&mut self, source: u8, what: u8) {
+        let version = self.sources[usize::from(source)];
+        for held in &mut self.held {
+            held.gone.take_if(|(of, thing, after)| (*of, *thing) == (source, what) && *after <= version);
+        }
+        let over = self.held.extract_if(.., |held| held.is_over()).collect();
+        self.release(over);
     }
 
     /// `None`: would wait. `Some(None)`: is shut down.
@@ -152,6 +245,21 @@ impl Model {
         *failures += 1;
         if *failures <= 2 { FAST } else { SLOW }
     }
+}
+
+fn named(what: u8) -> Named {
+    Named { name: "thing".into(), uid: what.to_string().into() }
+}
+
+fn until(versions: [Option<u8>; 2], gone: Option<(u8, u8, u8)>) -> Vec<Until> {
+    let versions = (0..).zip(versions).filter_map(|(source, version)| {
+        version.map(|version| Until::Version { source, version: version.into() })
+    });
+    let gone = gone.map(|(source, what, after)| {
+        let (source, what, after) = (source.into(), named(what), after.into());
+        Until::Gone { source, what, after }
+    });
+    versions.chain(gone).collect()
 }
 
 fn look(get: &mut Get<'_, u8>) -> Option<Option<Item<u8>>> {
@@ -208,10 +316,26 @@ async fn run(ops: Vec<Op>) {
                 item.done();
             }
             Op::Done { .. } => {}
+            Op::Hold { which, versions, gone, limit } if which < items.len() => {
+                let item = items.remove(which);
+                let deadline = now + limit;
+                model.hold(Held { key: *item, versions, gone, deadline, dirty: None });
+                item.hold(until(versions, gone), limit);
+            }
+            Op::Hold { .. } => {}
+            Op::Reach { source, version } => {
+                queue.advance(source.into(), Some(version.into()));
+                model.reach(source, version);
+            }
+            Op::Lose { source, what } => {
+                queue.gone(source.into(), &[named(what)]);
+                model.lose(source, what);
+            }
             Op::Advance { time } => tokio::time::advance(time).await,
             Op::ShutDown => {
                 queue.shut_down();
                 model.waiting.clear();
+                model.held.clear();
                 model.shut_down = true;
             }
         }
@@ -224,7 +348,7 @@ async fn run(ops: Vec<Op>) {
 /// In the end everything is got, the drain ends, and the queue is empty.
 async fn finish(queue: &WorkQueue<u8>, mut model: Model, mut items: Vec<Item<u8>>) {
     queue.shut_down();
-    (model.shut_down, model.waiting) = (true, Vec::new());
+    (model.shut_down, model.waiting, model.held) = (true, Vec::new(), Vec::new());
     for item in items.drain(..) {
         model.done(*item);
     }
@@ -247,4 +371,33 @@ proptest! {
         let builder = &mut tokio::runtime::Builder::new_current_thread();
         builder.enable_time().start_paused(true).build().unwrap().block_on(run(ops));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_held_says_for_how_long_and_whether_it_was_too_long() {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    let told: Arc<Mutex<Vec<(u8, Duration, bool)>>> = Arc::default();
+    let log = told.clone();
+    let on_release = move |released: super::Released<u8>| {
+        log.lock().push((released.key, released.waited, released.is_late));
+    };
+    let queue = WorkQueue::builder().on_release(on_release).build();
+    let second = Duration::from_secs(1);
+    for key in [1, 2, 3] {
+        queue.add(key);
+    }
+    queue.advance(0, Some(4));
+    for version in [4, 5, 9] {
+        let item = queue.get().await.unwrap();
+        item.hold(vec![Until::Version { source: 0, version }], 10 * second);
+    }
+    queue.add(3);
+    tokio::time::advance(second).await;
+    queue.advance(0, Some(7));
+    // Nobody else is there to keep the time.
+    assert_eq!(*queue.get().await.unwrap(), 3);
+    assert_eq!(*told.lock(), [(1, Duration::ZERO, false), (2, second, false), (3, 10 * second, true)]);
 }

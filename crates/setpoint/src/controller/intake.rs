@@ -1,0 +1,145 @@
+//! What comes into a controller's queue, and what a standby keeps of it: next to nothing.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::{ObjectKey, WorkQueue};
+
+/// How many keys of what went away a standby keeps. The oldest go first: whoever leads has most likely seen to them.
+const DEPARTED: usize = 10_000;
+
+/// Between the handlers and the queue.
+///
+/// While the controller works, keys go to the queue. While it does not, since its caches are not synced or another
+/// replica leads, they go nowhere: when it begins, it queues what its caches have. Only what they will not have then is
+/// kept, up to a bound: the keys of what was deleted.
+pub(super) struct Intake {
+    queue: WorkQueue<ObjectKey>,
+    is_open: watch::Sender<bool>,
+    departed: Mutex<Departed>,
+}
+
+/// Keys that no cache has any more, in the order in which they went.
+#[derive(Default)]
+struct Departed {
+    order: VecDeque<ObjectKey>,
+    keys: BTreeSet<ObjectKey>,
+    forgotten: u64,
+}
+
+impl Intake {
+    pub(super) fn new(queue: WorkQueue<ObjectKey>) -> Intake {
+        Intake { queue, is_open: watch::Sender::new(false), departed: Mutex::default() }
+    }
+
+    fn is_open(&self) -> bool {
+        *self.is_open.borrow()
+    }
+
+    /// Something that is in a cache concerns this key.
+    pub(super) fn add(&self, priority: i32, key: ObjectKey) {
+        if self.is_open() {
+            self.queue.at_priority(priority).add(key);
+        }
+    }
+
+    /// Something concerned this key, and is in no cache any more.
+    pub(super) fn add_departed(&self, key: ObjectKey) {
+        if !self.is_open() {
+            let mut departed = self.departed.lock();
+            // It opens under this lock.
+            if !self.is_open() {
+                return departed.add(key);
+            }
+        }
+        self.queue.add(key);
+    }
+
+    /// Lets keys in, until the guard is dropped. What went away since it was closed is queued now.
+    pub(super) fn open(self: &Arc<Intake>, name: &str) -> Open {
+        let mut departed = self.departed.lock();
+        self.is_open.send_replace(true);
+        let Departed { order, forgotten, .. } = std::mem::take(&mut *departed);
+        drop(departed);
+        if forgotten > 0 {
+            tracing::warn!(
+                controller = name,
+                forgotten,
+                "more was deleted while another replica led than a standby keeps; it is not reconciled here",
+            );
+        }
+        order.into_iter().for_each(|key| self.queue.add(key));
+        Open(self.clone())
+    }
+
+    /// Queues what a stream gives. While it is closed the stream is not asked: whoever feeds it is held back.
+    pub(super) async fn feed(self: Arc<Intake>, mut keys: BoxStream<'static, ObjectKey>) {
+        let mut is_open = self.is_open.subscribe();
+        loop {
+            // The sender is ours.
+            if is_open.wait_for(|is_open| *is_open).await.is_err() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                key = keys.next() => match key {
+                    Some(key) => self.queue.add(key),
+                    None => return,
+                },
+                _ = is_open.wait_for(|is_open| !*is_open) => {}
+            }
+        }
+    }
+}
+
+/// As long as it lives, keys come in.
+pub(super) struct Open(Arc<Intake>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.is_open.send_replace(false);
+    }
+}
+
+impl Departed {
+    fn add(&mut self, key: ObjectKey) {
+        if !self.keys.insert(key.clone()) {
+            return;
+        }
+        self.order.push_back(key);
+        if self.order.len() > DEPARTED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.keys.remove(&oldest);
+            self.forgotten += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_standby_keeps_the_last_keys_that_went_and_no_more_than_its_bound() {
+        let queue = WorkQueue::new();
+        let intake = Arc::new(Intake::new(queue.clone()));
+        for n in 0..DEPARTED + 5 {
+            intake.add(0, ObjectKey::cluster("there"));
+            intake.add_departed(ObjectKey::cluster(&n.to_string()));
+            intake.add_departed(ObjectKey::cluster(&n.to_string()));
+        }
+        assert_eq!(queue.len(), 0);
+        let open = intake.open("test");
+        assert_eq!(queue.len(), DEPARTED);
+        assert_eq!(queue.get().await.unwrap().name(), "5", "the oldest were forgotten");
+        drop(open);
+        intake.add_departed(ObjectKey::cluster("later"));
+        assert_eq!(queue.len(), DEPARTED - 1);
+    }
+}

@@ -1,0 +1,111 @@
+//! A controller that is ready to work: for as long as the program runs, or for each term of a leader.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::Client;
+use setpoint_env::{Env, Task};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::intake::Intake;
+use super::live;
+use super::source::Replay;
+use super::worker::{self, Work};
+use crate::workqueue::LOW_PRIORITY;
+
+/// How long events may take that were recorded just before the end.
+const FLUSH_LIMIT: Duration = Duration::from_secs(5);
+/// How often a wait for old caches is logged, at most.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A controller whose caches have synced.
+pub(crate) struct Prepared {
+    pub(super) work: Arc<Work>,
+    pub(super) workers: usize,
+    pub(super) intake: Arc<Intake>,
+    pub(super) replays: Vec<Box<dyn Replay>>,
+    pub(super) env: Env,
+    pub(super) _triggers: Vec<Task<()>>,
+    pub(super) _registrations: Vec<crate::Registration>,
+}
+
+/// One time of work.
+pub(crate) struct Shift {
+    /// To write with.
+    pub(crate) client: Client,
+    /// When to end.
+    pub(crate) ending: CancellationToken,
+    /// Whether somebody else may have worked just before.
+    pub(crate) is_term: bool,
+    /// How long the reconciles that run then may take; for ever if there is none.
+    pub(crate) grace: Option<Duration>,
+}
+
+impl Prepared {
+    /// Works until the shift ends; then finishes what is in work, and leaves what is queued. Says whether all of it
+    /// was finished. Dropped earlier, it stops where it stands, and can be called again: for each term of a leader.
+    pub(crate) async fn work(&self, shift: Shift) -> bool {
+        let Shift { client, ending, is_term, grace } = shift;
+        if is_term {
+            tokio::select! {
+                biased;
+                () = ending.cancelled() => return true,
+                () = self.catch_up(&client) => {}
+            }
+        }
+        let _open = self.intake.open(&self.work.context.name);
+        self.replay().await;
+        let run = |_| self.env.spawn(worker::run(self.work.clone(), client.clone(), ending.clone()));
+        let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
+        ending.cancelled().await;
+        let ends = grace.map(|grace| self.env.instant() + grace);
+        let is_finished = finish(workers, ends).await;
+        self.work.queue.shut_down();
+        let left = ends.map_or(FLUSH_LIMIT, |ends| ends.saturating_duration_since(self.env.instant()));
+        let unwritten = self.work.context.recorder.flush(left.min(FLUSH_LIMIT)).await;
+        if unwritten > 0 {
+            tracing::warn!(unwritten, "some events were not written in time");
+        }
+        is_finished
+    }
+
+    /// Waits until every cache is at least as new as what the server has now.
+    async fn catch_up(&self, client: &Client) {
+        let all = join_all(self.work.caches.iter().map(|cache| live::catch_up(&**cache, client)));
+        let mut all = std::pin::pin!(all);
+        while tokio::time::timeout(self.work.catch_up_limit.max(SECOND), &mut all).await.is_err() {
+            let controller = &self.work.context.name;
+            tracing::warn!(controller, "a cache is older than what the last leader wrote; waiting for it");
+        }
+    }
+
+    /// Queues what the caches have: whoever worked before may have left it, and a standby keeps nothing.
+    async fn replay(&self) {
+        for replay in &self.replays {
+            for key in replay.keys().await {
+                self.work.queue.at_priority(LOW_PRIORITY).add(key);
+            }
+        }
+    }
+}
+
+/// Waits for workers until `ends`, then cuts them off. Says whether they all ended before.
+async fn finish(mut workers: Vec<Task<()>>, ends: Option<Instant>) -> bool {
+    let all = join_all(workers.iter_mut());
+    let ended = match ends {
+        Some(ends) => tokio::time::timeout_at(ends, all).await.ok(),
+        None => Some(all.await),
+    };
+    let Some(ended) = ended else {
+        for worker in workers {
+            worker.stop().await;
+        }
+        return false;
+    };
+    for error in ended.into_iter().filter_map(Result::err) {
+        tracing::error!(%error, "a worker ended early");
+    }
+    true
+}

@@ -1,0 +1,259 @@
+//! From one leader to the next, and what a standby keeps.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Api, DeleteParams, PostParams};
+use parking_lot::Mutex;
+use setpoint::controller::Runtime;
+use setpoint::manager::ManagerError;
+use setpoint::{Action, Context, Controller, LeaseConfig, Manager, Metrics, ObjectKey, ReconcileError};
+use setpoint_sim::{Match, World};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{SECOND, count_secrets, create_map, maps, one_child};
+
+/// A manager that stands for election as `name`, with metrics to look at.
+fn replica(world: &World, name: &str, controller: Controller<ConfigMap>) -> (Manager, Metrics) {
+    let metrics = Metrics::default();
+    let runtime = Runtime::with(world.client_named(name), world.env().clone(), metrics.clone());
+    let config = LeaseConfig { identity: name.into(), ..LeaseConfig::new("default", "maps") };
+    (Manager::with(runtime).leader_election(config).controller(controller), metrics)
+}
+
+fn children() -> Controller<ConfigMap> {
+    Controller::<ConfigMap>::new("maps", one_child).owns::<Secret>().catch_up_limit(600 * SECOND)
+}
+
+async fn holder(world: &World) -> Option<String> {
+    let leases: Api<Lease> = Api::default_namespaced(world.direct());
+    let spec = leases.get("maps").await.unwrap().spec.unwrap();
+    spec.holder_identity.filter(|holder| !holder.is_empty())
+}
+
+/// The value of a series, as `/metrics` shows it.
+fn shown(metrics: &Metrics, series: &str) -> f64 {
+    let text = metrics.render();
+    let line = text.lines().find_map(|line| line.strip_prefix(series));
+    line.unwrap_or_else(|| panic!("no {series} in {text}")).trim().parse().unwrap()
+}
+
+#[test]
+fn a_replica_that_leads_again_begins_with_what_it_wrote_in_its_last_term() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        let held = world.faults().on(Match::watch("secrets")).hold_after_events(1);
+        let (manager, _) = replica(&world, "only", children());
+        let _running = world.env().spawn(manager.run());
+        sleep(5 * SECOND).await;
+        assert_eq!(count_secrets(&world).await, 1);
+        let away = world.faults().on(Match::any().resource("leases")).refuse_connection().always();
+        sleep(20 * SECOND).await;
+        away.release();
+        sleep(20 * SECOND).await;
+        assert_eq!(holder(&world).await.as_deref(), Some("only"), "it leads again");
+        assert_eq!(count_secrets(&world).await, 1, "its cache does not show the child yet");
+        held.release();
+        create_map(&world, "b").await;
+        sleep(5 * SECOND).await;
+        assert_eq!(count_secrets(&world).await, 2, "now it works");
+    });
+}
+
+#[test]
+fn a_new_leader_with_an_old_cache_waits_for_what_the_last_one_wrote() {
+    World::run(9, async |world| {
+        let (first, _) = replica(&world, "first", children());
+        let shutdown = first.shutdown().clone();
+        let leading = world.env().spawn(first.run());
+        sleep(5 * SECOND).await;
+        let watch = Match::watch("secrets").client("second");
+        let held = world.faults().on(watch).hold_after_events(1);
+        let (second, _) = replica(&world, "second", children());
+        let _waiting = world.env().spawn(second.run());
+        sleep(5 * SECOND).await;
+        create_map(&world, "a").await;
+        sleep(5 * SECOND).await;
+        assert_eq!(count_secrets(&world).await, 1);
+        shutdown.cancel();
+        leading.await.unwrap().unwrap();
+        sleep(20 * SECOND).await;
+        assert_eq!(holder(&world).await.as_deref(), Some("second"));
+        assert_eq!(count_secrets(&world).await, 1, "its cache does not show the child yet");
+        held.release();
+        create_map(&world, "b").await;
+        sleep(5 * SECOND).await;
+        assert_eq!(count_secrets(&world).await, 2, "now it works");
+    });
+}
+
+#[test]
+fn a_new_leader_does_not_wait_for_the_bookmark_of_a_quiet_kind() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        // No bookmark and no event comes: the kind is quiet, while the world's revision goes on.
+        world.faults().on(Match::watch("secrets")).hold_after_events(1);
+        let (manager, _) = replica(&world, "only", children());
+        for n in 0..20 {
+            create_map(&world, &format!("other-{n}")).await;
+        }
+        let running = world.env().spawn(manager.run());
+        sleep(5 * SECOND).await;
+        assert!(count_secrets(&world).await > 0, "it began");
+        drop(running);
+    });
+}
+
+/// More Secrets than one page of a list has.
+async fn create_pages(world: &World) {
+    let api: Api<Secret> = Api::default_namespaced(world.direct());
+    for n in 0..600 {
+        let secret = serde_json::json!({"metadata": {"name": format!("s{n:03}")}});
+        let secret: Secret = serde_json::from_value(secret).unwrap();
+        api.create(&PostParams::default(), &secret).await.unwrap();
+    }
+}
+
+/// Reconciles only if the cache has `count` Secrets.
+fn wants_secrets(count: usize) -> Controller<ConfigMap> {
+    let reconcile = move |_: ObjectKey, cx: Context| {
+        assert_eq!(cx.lister::<Secret>().len(), count, "it began with an old cache");
+        let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
+        async move {
+            let mark = kube::api::Patch::Merge(serde_json::json!({"data": {"seen": "yes"}}));
+            maps.patch("a", &Default::default(), &mark).await?;
+            Ok::<_, ReconcileError>(Action::done())
+        }
+    };
+    Controller::new("maps", reconcile).owns::<Secret>()
+}
+
+async fn is_marked(world: &World) -> bool {
+    maps(world).get("a").await.unwrap().data.is_some()
+}
+
+#[test]
+fn a_new_leader_reads_every_page_of_a_kind_that_is_quiet() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        create_pages(&world).await;
+        // The end of the first list comes, and nothing after it.
+        let held = world.faults().on(Match::watch("secrets")).hold_after_events(601);
+        let blocked = world.faults().on(Match::any().resource("leases")).refuse_connection().always();
+        let (manager, metrics) = replica(&world, "only", wants_secrets(599));
+        let _running = world.env().spawn(manager.run());
+        sleep(5 * SECOND).await;
+        let api: Api<Secret> = Api::default_namespaced(world.direct());
+        api.delete("s599", &DeleteParams::default()).await.unwrap();
+        blocked.release();
+        sleep(20 * SECOND).await;
+        assert_eq!(holder(&world).await.as_deref(), Some("only"));
+        assert!(!is_marked(&world).await, "its cache has a Secret that is gone");
+        held.release();
+        sleep(SECOND).await;
+        assert!(is_marked(&world).await);
+        assert_eq!(shown(&metrics, "controller_runtime_reconcile_panics_total{controller=\"maps\"}"), 0.0);
+    });
+}
+
+#[test]
+fn a_new_leader_of_a_quiet_kind_of_many_objects_begins_soon() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        create_pages(&world).await;
+        world.faults().on(Match::watch("secrets")).hold_after_events(601);
+        let blocked = world.faults().on(Match::any().resource("leases")).refuse_connection().always();
+        let (manager, _) = replica(&world, "only", wants_secrets(600));
+        let _running = world.env().spawn(manager.run());
+        sleep(5 * SECOND).await;
+        create_map(&world, "b").await;
+        blocked.release();
+        sleep(10 * SECOND).await;
+        assert!(is_marked(&world).await, "nothing has happened to the Secrets");
+    });
+}
+
+#[test]
+fn a_standby_keeps_nothing_that_grows_with_churn() {
+    World::run(9, async |world| {
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = seen.clone();
+        let reconcile = move |key: ObjectKey, _: Context| {
+            log.lock().push(key.name().to_owned());
+            std::future::ready(Ok::<_, ReconcileError>(Action::done()))
+        };
+        let (first, _) = replica(
+            &world,
+            "first",
+            Controller::new("maps", |_, _: Context| async { Ok::<_, ReconcileError>(Action::done()) }),
+        );
+        let shutdown = first.shutdown().clone();
+        let leading = world.env().spawn(first.run());
+        sleep(5 * SECOND).await;
+        let (second, metrics) = replica(&world, "second", Controller::new("maps", reconcile));
+        let _waiting = world.env().spawn(second.run());
+        sleep(5 * SECOND).await;
+        for n in 0..200 {
+            create_map(&world, &format!("m{n}")).await;
+        }
+        sleep(SECOND).await;
+        for n in 3..200 {
+            maps(&world).delete(&format!("m{n}"), &DeleteParams::default()).await.unwrap();
+        }
+        sleep(SECOND).await;
+        assert_eq!(shown(&metrics, "workqueue_depth{name=\"maps\"}"), 0.0, "a standby's queue is empty");
+        assert!(seen.lock().is_empty());
+        shutdown.cancel();
+        leading.await.unwrap().unwrap();
+        sleep(10 * SECOND).await;
+        let mut seen = seen.lock().clone();
+        seen.sort();
+        let mut all: Vec<String> = (0..200).map(|n| format!("m{n}")).collect();
+        all.sort();
+        assert_eq!(seen, all, "what is there, and what was deleted meanwhile, each once");
+    });
+}
+
+/// A controller that takes `time` for each key.
+fn slow(time: std::time::Duration) -> Controller<ConfigMap> {
+    Controller::new("maps", move |_: ObjectKey, _: Context| async move {
+        sleep(time).await;
+        Ok::<_, ReconcileError>(Action::done())
+    })
+}
+
+#[test]
+fn a_long_backlog_is_left_at_shutdown_and_the_lease_is_released() {
+    World::run(9, async |world| {
+        for n in 0..100 {
+            create_map(&world, &format!("m{n}")).await;
+        }
+        let (manager, _) = replica(&world, "only", slow(10 * SECOND));
+        let shutdown = manager.shutdown().clone();
+        let running = world.env().spawn(manager.run());
+        sleep(15 * SECOND).await;
+        let start = Instant::now();
+        shutdown.cancel();
+        running.await.unwrap().unwrap();
+        assert!(start.elapsed() < 11 * SECOND, "only what is in work is finished: {:?}", start.elapsed());
+        assert_eq!(holder(&world).await, None);
+    });
+}
+
+#[test]
+fn a_reconcile_that_outlasts_the_grace_is_cut_off_and_the_lease_is_released() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        let (manager, _) = replica(&world, "only", slow(1000 * SECOND));
+        let shutdown = manager.shutdown().clone();
+        let running = world.env().spawn(manager.grace(20 * SECOND).run());
+        sleep(15 * SECOND).await;
+        let start = Instant::now();
+        shutdown.cancel();
+        let error = running.await.unwrap().unwrap_err();
+        assert!(matches!(error, ManagerError::Grace { .. }), "{error}");
+        assert!(start.elapsed() <= 20 * SECOND, "{:?}", start.elapsed());
+        assert_eq!(holder(&world).await, None);
+    });
+}
