@@ -12,12 +12,13 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use setpoint_env::Env;
 
+use crate::informer::Identity;
 use crate::{InformerBuilder, Metrics, Object, ReflectorConfig, SharedInformer};
 
 /// Hands out informers: the same one to everybody who asks for the same thing. Clones are the same factory.
 ///
-/// "The same thing" is what is listed and watched (resource, namespaces, selectors) and the type that is
-/// cached.
+/// "The same thing" is what is listed and watched (resource, namespaces, selectors), the type that is cached, and
+/// the [transform](InformerBuilder::transform) that makes it.
 pub struct SharedInformerFactory {
     client: Client,
     defaults: Defaults,
@@ -45,7 +46,7 @@ pub(crate) struct Defaults {
 }
 
 struct Entry {
-    identity: String,
+    identity: Identity,
     informer: Arc<dyn AnyInformer>,
 }
 
@@ -197,7 +198,7 @@ impl SharedInformerFactory {
     {
         let identity = builder.identity();
         let mut informers = self.informers.lock();
-        let same = informers.iter().filter(|entry| entry.identity == identity);
+        let same = informers.iter().filter(|entry| entry.identity.is_same(&identity));
         let found = same
             .filter_map(|entry| (&*entry.informer as &dyn Any).downcast_ref::<SharedInformer<T>>())
             .next();

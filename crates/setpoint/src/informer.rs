@@ -20,6 +20,7 @@ use tokio::sync::watch;
 pub use self::builder::InformerBuilder;
 use self::core::{Core, Progress};
 pub use self::handler::{EventHandler, HandlerFns, HandlerOptions, Registration, is_resync};
+pub(crate) use self::builder::Identity;
 use crate::reflector::Reflector;
 use crate::{DeltaFifo, IndexError, Lister, Object, ResourceVersion, Scope};
 
