@@ -116,7 +116,8 @@ impl<T: Object> EventHandler<T> for HandlerFns<T> {
 #[derive(Clone, Debug, Default)]
 pub struct HandlerOptions {
     /// Tell every cached object again after this time, as an update to itself. `None`: the informer's own
-    /// setting. A resync asks the cache, not the server.
+    /// setting; zero: never. A resync asks the cache, not the server. A handler that was not ready for several
+    /// periods is told once.
     pub resync: Option<Duration>,
     /// The handler's name in metrics and logs; a number if there is none.
     pub name: Option<String>,

@@ -39,7 +39,8 @@ pub(super) struct Teller<T> {
 impl<T: Object> Teller<T> {
     /// Tells the handler everything, for ever.
     pub(super) async fn run(self) {
-        let mut resync_at = self.resync.map(|period| self.env.instant() + period);
+        let now = self.env.instant();
+        let mut resync_at = self.resync.and_then(|period| next_resync(now, period, now));
         let mut calls = 0;
         loop {
             poll_fn(|context| self.handler.poll_ready(context)).await;
@@ -47,7 +48,7 @@ impl<T: Object> Teller<T> {
                 && self.env.instant() >= due
             {
                 self.begin_resync();
-                resync_at = Some(due + period);
+                resync_at = next_resync(due, period, self.env.instant());
             }
             let popped = self.listener.buffer.lock().pop();
             match popped {
@@ -96,4 +97,12 @@ impl<T: Object> Teller<T> {
             tracing::error!(key = %object.key(), "a handler panicked; it is told the next change all the same");
         }
     }
+}
+
+/// When the resync after the one that was due then comes: at the next multiple of the period. Those that were
+/// missed meanwhile are one. `None` for a period that is none, or has no end.
+fn next_resync(due: Instant, period: Duration, now: Instant) -> Option<Instant> {
+    let missed = now.saturating_duration_since(due).as_nanos().checked_div(period.as_nanos())?;
+    let periods = u32::try_from(missed).ok()?.checked_add(1)?;
+    due.checked_add(period.checked_mul(periods)?)
 }

@@ -209,6 +209,40 @@ async fn a_resync_tells_what_is_cached_again_to_the_handler_that_wants_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn resyncs_that_a_handler_missed_are_one() {
+    let (informer, _server, _watch) = synced(&[object("a", 3)]).await;
+    let stuck = Diary::stuck();
+    let options = HandlerOptions { resync: Some(Duration::from_secs(30)), ..HandlerOptions::default() };
+    let _place = informer.add_handler_with(stuck.clone(), options);
+    tokio::time::sleep(Duration::from_secs(10 * 30 + 5)).await;
+    stuck.release();
+    assert_eq!(stuck.read().await, "initial a@3");
+    // The next one comes when it would have come anyway.
+    tokio::time::sleep(Duration::from_secs(24)).await;
+    assert_eq!(stuck.read().await, "");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(stuck.read().await, "resync a@3 a@3");
+
+    stuck.is_stuck.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(10 * 30)).await;
+    stuck.release();
+    assert_eq!(stuck.read().await, "resync a@3 a@3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_that_comes_never_or_always_is_none() {
+    let (informer, _server, watch) = synced(&[object("a", 3)]).await;
+    for period in [Duration::ZERO, Duration::MAX] {
+        let diary = Diary::default();
+        let options = HandlerOptions { resync: Some(period), ..HandlerOptions::default() };
+        let _place = informer.add_handler_with(diary.clone(), options);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(diary.read().await, "initial a@3");
+    }
+    assert!(watch.is_open());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_removed_handler_is_told_nothing_more() {
     let (informer, _server, watch) = synced(&[object("a", 3)]).await;
     let diary = Diary::default();
