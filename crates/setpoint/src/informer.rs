@@ -115,7 +115,8 @@ impl<T: Object> SharedInformer<T> {
     }
 
     /// Adds a handler. It is first told what is cached, as adds, and then every change; nothing around that
-    /// moment is lost or told twice.
+    /// moment is lost or told twice. It goes when its registration is dropped; [`Registration::detach`] lets it
+    /// stay as long as the informer lives.
     pub fn add_handler(&self, handler: impl EventHandler<T>) -> Registration {
         self.add_handler_with(handler, HandlerOptions::default())
     }

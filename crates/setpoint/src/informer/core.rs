@@ -196,7 +196,7 @@ impl<T: Object> Core<T> {
 
     fn registration(self: &Arc<Self>, id: u64, synced: watch::Receiver<bool>) -> Registration {
         let owner: Arc<dyn Owner> = self.clone();
-        Registration { id, synced, owner: Arc::downgrade(&owner) }
+        Registration::new(id, synced, Arc::downgrade(&owner))
     }
 
     /// Takes every handler away.
