@@ -15,6 +15,8 @@ mod list;
 mod property;
 #[path = "informers/script.rs"]
 mod script;
+#[path = "informers/recovery.rs"]
+mod recovery;
 #[path = "informers/watch.rs"]
 mod watch;
 

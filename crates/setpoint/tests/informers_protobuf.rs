@@ -20,6 +20,8 @@ mod property;
 mod protobuf;
 #[path = "informers/script.rs"]
 mod script;
+#[path = "informers/recovery.rs"]
+mod recovery;
 #[path = "informers/watch.rs"]
 mod watch;
 

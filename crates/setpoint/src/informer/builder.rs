@@ -387,7 +387,8 @@ where
             metadata_only: self.resource.metadata_only,
             protobuf: decoder.wire_kind().is_some(),
         };
-        let fifo = Arc::new(DeltaFifo::new(indexer.clone(), scope.clone(), self.config.queue_capacity));
+        let fifo = DeltaFifo::new(indexer.clone(), scope.clone(), self.config.queue_capacity);
+        let fifo = Arc::new(fifo.most_bytes(self.config.queue_bytes));
         let trouble = Arc::new(Mutex::new(None));
         let reflector = Reflector {
             client: self.client.clone(),

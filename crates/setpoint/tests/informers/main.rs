@@ -11,6 +11,7 @@ mod informer;
 mod list;
 mod property;
 mod script;
+mod recovery;
 mod watch;
 
 use k8s_openapi::api::core::v1::ConfigMap;
