@@ -50,7 +50,7 @@ impl BackoffState {
     /// How long to wait after the failure that happened now.
     pub(crate) fn next(&mut self) -> Duration {
         let now = self.env.instant();
-        if self.was_healthy(now) {
+        if self.was_healthy_for(self.backoff.reset, now) {
             self.next = self.backoff.first;
         }
         let base = self.next;
@@ -61,10 +61,11 @@ impl BackoffState {
         wait
     }
 
-    /// The same, but the first failure after a time of health costs nothing.
+    /// The same, but the first failure after a time of health costs nothing. That time is never shorter than the
+    /// longest wait, whatever the settings say.
     pub(super) fn next_unless_first(&mut self) -> Duration {
         let now = self.env.instant();
-        if !self.was_healthy(now) {
+        if !self.was_healthy_for(self.backoff.reset.max(self.backoff.most), now) {
             return self.next();
         }
         self.next = self.backoff.first;
@@ -72,8 +73,8 @@ impl BackoffState {
         Duration::ZERO
     }
 
-    fn was_healthy(&self, now: Instant) -> bool {
-        self.last_failure.is_none_or(|last| now.duration_since(last) > self.backoff.reset)
+    fn was_healthy_for(&self, time: Duration, now: Instant) -> bool {
+        self.last_failure.is_none_or(|last| now.duration_since(last) > time)
     }
 }
 
@@ -89,6 +90,20 @@ mod tests {
             assert!(base <= wait && wait <= base * 2, "{base:?} gave {wait:?}");
             tokio::time::sleep(wait).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settings_without_sense_neither_overflow_nor_make_failures_free() {
+        let (first, most, reset) = (Duration::MAX, Duration::MAX, Duration::ZERO);
+        let mut backoff = BackoffState::new(Backoff { first, most, reset }, Env::seeded(1));
+        for _ in 0..3 {
+            assert!(backoff.next() <= 2 * LONGEST);
+        }
+        let backoff = Backoff { reset: Duration::ZERO, ..Backoff::default() };
+        let mut backoff = BackoffState::new(backoff, Env::seeded(1));
+        assert!(backoff.next_unless_first().is_zero());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(!backoff.next_unless_first().is_zero());
     }
 
     #[tokio::test(start_paused = true)]
