@@ -1,7 +1,7 @@
 //! Beside stage 4: one informer a kind, shared by everybody in a process.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +55,7 @@ trait AnyInformer: Any + Send + Sync {
     fn name(&self) -> String;
     fn start(&self);
     fn has_synced(&self) -> bool;
+    fn is_healthy(&self) -> bool;
     fn trouble(&self) -> Vec<String>;
     fn wait_for_sync(self: Arc<Self>) -> BoxFuture<'static, ()>;
     fn shutdown(self: Arc<Self>) -> BoxFuture<'static, ()>;
@@ -71,6 +72,10 @@ impl<T: Object> AnyInformer for SharedInformer<T> {
 
     fn has_synced(&self) -> bool {
         SharedInformer::has_synced(self)
+    }
+
+    fn is_healthy(&self) -> bool {
+        SharedInformer::is_healthy(self)
     }
 
     fn trouble(&self) -> Vec<String> {
@@ -238,6 +243,13 @@ impl SharedInformerFactory {
             *kinds.entry(informer.name()).or_insert(true) &= informer.has_synced();
         }
         kinds
+    }
+
+    /// The kinds whose informers panicked and have no list again yet ([`SharedInformer::is_healthy`]), in order.
+    pub fn unhealthy(&self) -> Vec<String> {
+        let all = self.all();
+        let names = all.iter().filter(|informer| !informer.is_healthy()).map(|informer| informer.name());
+        names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Stops every informer for good, and waits until all their tasks are gone.

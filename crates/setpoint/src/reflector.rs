@@ -20,6 +20,7 @@ mod stage;
 mod stream;
 mod watch;
 
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,7 @@ use setpoint_env::Env;
 use tokio::time::timeout;
 
 pub use self::backoff::Backoff;
+pub(crate) use self::backoff::BackoffState;
 pub use self::config::ReflectorConfig;
 use self::decode::Skipped;
 pub(crate) use self::decode::{Decoder, Keep, is_json};
@@ -61,8 +63,8 @@ pub(crate) struct Reflector<T> {
 
 impl<T: Object> Reflector<T> {
     /// Lists and watches for ever. Failures are reported and retried.
-    pub(crate) async fn run(self) {
-        let _never = Run::new(Arc::new(self)).forever().await;
+    pub(crate) async fn run(self: Arc<Self>) -> Infallible {
+        Run::new(self).forever().await
     }
 
     fn report(&self, failure: Failure) {

@@ -9,6 +9,7 @@ use kube::core::{ApiResource, DynamicObject, PartialObjectMeta, TypeMeta};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use setpoint_env::Env;
+use tokio_util::sync::CancellationToken;
 
 use super::core::Core;
 use super::{Inner, ScopeParts, SharedInformer};
@@ -369,7 +370,8 @@ where
             inner: Arc::new(Inner {
                 core: Arc::new(core),
                 scopes: parts,
-                tasks: Mutex::default(),
+                supervisors: Mutex::default(),
+                stop: CancellationToken::new(),
                 is_filtered,
             }),
         }
@@ -396,12 +398,12 @@ where
             target,
             decoder: decoder.clone(),
             indexer: indexer.clone(),
-            fifo: fifo.clone(),
+            fifo,
             config: self.config.clone(),
             env: self.env.clone(),
             on_error: self.on_error.clone(),
             trouble: trouble.clone(),
         };
-        ScopeParts { scope: scope.clone(), fifo, reflector: Mutex::new(Some(reflector)), trouble }
+        ScopeParts { scope: scope.clone(), reflector: Mutex::new(Some(reflector)), trouble }
     }
 }

@@ -9,9 +9,10 @@ mod history;
 mod in_process;
 mod informer;
 mod list;
+mod panics;
 mod property;
-mod script;
 mod recovery;
+mod script;
 mod watch;
 
 use k8s_openapi::api::core::v1::ConfigMap;

@@ -74,7 +74,7 @@ async fn a_reflector_that_is_held_back_reads_no_more_and_loses_nothing() {
     let fifo = Arc::new(DeltaFifo::new(indexer.clone(), Scope::Cluster, 4096).most_bytes(bound));
     let config = ReflectorConfig { streaming: false, ..ReflectorConfig::default() };
     let env = Env::seeded(1);
-    let reflector = Reflector {
+    let reflector = Arc::new(Reflector {
         client: Client::new(service, "default"),
         metrics: ReflectorMetrics::new(metrics.clone(), &target),
         target,
@@ -85,7 +85,7 @@ async fn a_reflector_that_is_held_back_reads_no_more_and_loses_nothing() {
         env: env.clone(),
         on_error: None,
         trouble: Arc::new(Mutex::new(None)),
-    };
+    });
     let _running = env.spawn(reflector.run());
     let received = || {
         let labels = [("name", "configmaps"), ("namespace", "")];
