@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         _ => builder,
     };
     let informer = builder.namespace(namespace).on_error(|error| eprintln!("{error}")).build();
-    informer.add_handler(
+    let _handler = informer.add_handler(
         HandlerFns::new()
             .on_add(|map, _| print("added", map))
             .on_update(|old, new| {

@@ -12,6 +12,9 @@ use tokio::sync::Notify;
 use self::pending::Pending;
 use crate::{Held, Indexer, Object, ObjectKey, ResourceVersion, Scope};
 
+/// How many bytes of changes may wait, unless set.
+const MOST_BYTES: usize = 64 << 20;
+
 /// A change of one object.
 #[derive(Debug)]
 pub enum Delta<T> {
@@ -87,11 +90,15 @@ impl<T> Clone for Deleted<T> {
 /// - [`DeltaFifo::replace`] also queues a deletion, with the last known state, for each known object that
 ///   the list lacks.
 /// - [`DeltaFifo::drain`] takes everything at once, with the resourceVersion that the changes lead up to.
-/// - The fifo is bounded by holding the writer back ([`DeltaFifo::ready`]), never by dropping.
+/// - The fifo is bounded in changes and in bytes, however few keys they are of, by holding the writer back
+///   ([`DeltaFifo::ready`]), never by dropping. A writer that is held back reads no more from its watch; if the
+///   server ends that meanwhile, the next watch starts where this one stopped, or a list takes its place. A list
+///   is queued whole: it is as large as what it lists.
 pub struct DeltaFifo<T> {
     indexer: Arc<Indexer<T>>,
     scope: Scope,
     capacity: usize,
+    most_bytes: usize,
     state: Mutex<State<T>>,
     readable: Notify,
     writable: Notify,
@@ -112,23 +119,47 @@ pub struct Batch<'a, T: Object> {
 
 impl<T: Object> DeltaFifo<T> {
     /// An empty fifo in front of `indexer`, for the objects of `scope`. It asks its writer to wait while
-    /// `capacity` keys are queued.
+    /// `capacity` changes are queued, or 64 MiB of them.
     pub fn new(indexer: Arc<Indexer<T>>, scope: Scope, capacity: usize) -> DeltaFifo<T> {
         let state = Mutex::new(State { pending: Pending::default(), in_transit: None });
-        DeltaFifo { indexer, scope, capacity, state, readable: Notify::new(), writable: Notify::new() }
+        let (readable, writable) = (Notify::new(), Notify::new());
+        DeltaFifo { indexer, scope, capacity, most_bytes: MOST_BYTES, state, readable, writable }
+    }
+
+    /// Asks its writer to wait while this many bytes of changes are queued ([`DeltaFifo::push_received`]).
+    #[must_use]
+    pub fn most_bytes(mut self, most_bytes: usize) -> DeltaFifo<T> {
+        self.most_bytes = most_bytes;
+        self
     }
 
     /// Waits until there is room. One writer may push a little more than it asked for.
     pub async fn ready(&self) {
-        while self.len() >= self.capacity {
+        while self.is_full() {
             self.writable.notified().await;
         }
+    }
+
+    fn is_full(&self) -> bool {
+        let pending = &self.state.lock().pending;
+        pending.changes() >= self.capacity || pending.bytes >= self.most_bytes
     }
 
     /// Queues changes that a watch saw, and the resourceVersion that they lead up to. There may be no
     /// changes: a bookmark.
     pub fn push(&self, deltas: impl IntoIterator<Item = Delta<T>>, version: ResourceVersion) {
+        self.push_received(deltas, version, 0);
+    }
+
+    /// The same for changes that came in this many bytes.
+    pub fn push_received(
+        &self,
+        deltas: impl IntoIterator<Item = Delta<T>>,
+        version: ResourceVersion,
+        bytes: usize,
+    ) {
         let state = &mut *self.state.lock();
+        state.pending.bytes = state.pending.bytes.saturating_add(bytes);
         for delta in deltas {
             let is_deletion = matches!(delta, Delta::Deleted(_));
             let matters = !is_deletion
@@ -182,6 +213,13 @@ impl<T: Object> DeltaFifo<T> {
             }
         }
         self.readable.notify_one();
+    }
+
+    /// Forgets what is queued, and a batch that was not applied. A list must follow, which brings it again.
+    pub(crate) fn clear(&self) {
+        *self.state.lock() = State { pending: Pending::default(), in_transit: None };
+        self.writable.notify_waiters();
+        self.writable.notify_one();
     }
 
     /// The last state of an object that is known here or in the cache; `None` if it is deleted or unknown.

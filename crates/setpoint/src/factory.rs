@@ -1,7 +1,7 @@
 //! Beside stage 4: one informer a kind, shared by everybody in a process.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +12,13 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use setpoint_env::Env;
 
+use crate::informer::Identity;
 use crate::{InformerBuilder, Metrics, Object, ReflectorConfig, SharedInformer};
 
 /// Hands out informers: the same one to everybody who asks for the same thing. Clones are the same factory.
 ///
-/// "The same thing" is what is listed and watched (resource, namespaces, selectors) and the type that is
-/// cached.
+/// "The same thing" is what is listed and watched (resource, namespaces, selectors), the type that is cached, and
+/// the [transform](InformerBuilder::transform) that makes it.
 pub struct SharedInformerFactory {
     client: Client,
     defaults: Defaults,
@@ -45,7 +46,7 @@ pub(crate) struct Defaults {
 }
 
 struct Entry {
-    identity: String,
+    identity: Identity,
     informer: Arc<dyn AnyInformer>,
 }
 
@@ -54,6 +55,7 @@ trait AnyInformer: Any + Send + Sync {
     fn name(&self) -> String;
     fn start(&self);
     fn has_synced(&self) -> bool;
+    fn is_healthy(&self) -> bool;
     fn trouble(&self) -> Vec<String>;
     fn wait_for_sync(self: Arc<Self>) -> BoxFuture<'static, ()>;
     fn shutdown(self: Arc<Self>) -> BoxFuture<'static, ()>;
@@ -70,6 +72,10 @@ impl<T: Object> AnyInformer for SharedInformer<T> {
 
     fn has_synced(&self) -> bool {
         SharedInformer::has_synced(self)
+    }
+
+    fn is_healthy(&self) -> bool {
+        SharedInformer::is_healthy(self)
     }
 
     fn trouble(&self) -> Vec<String> {
@@ -197,7 +203,7 @@ impl SharedInformerFactory {
     {
         let identity = builder.identity();
         let mut informers = self.informers.lock();
-        let same = informers.iter().filter(|entry| entry.identity == identity);
+        let same = informers.iter().filter(|entry| entry.identity.is_same(&identity));
         let found = same
             .filter_map(|entry| (&*entry.informer as &dyn Any).downcast_ref::<SharedInformer<T>>())
             .next();
@@ -237,6 +243,13 @@ impl SharedInformerFactory {
             *kinds.entry(informer.name()).or_insert(true) &= informer.has_synced();
         }
         kinds
+    }
+
+    /// The kinds whose informers panicked and have no list again yet ([`SharedInformer::is_healthy`]), in order.
+    pub fn unhealthy(&self) -> Vec<String> {
+        let all = self.all();
+        let names = all.iter().filter(|informer| !informer.is_healthy()).map(|informer| informer.name());
+        names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Stops every informer for good, and waits until all their tasks are gone.

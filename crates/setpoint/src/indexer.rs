@@ -229,6 +229,23 @@ impl<T: Object> Writer<'_, T> {
         Some(old)
     }
 
+    /// Builds all indices anew from what is stored.
+    pub(crate) fn rebuild_indices(&mut self) {
+        let Inner { store, namespaces, indices, .. } = &mut *self.inner;
+        *namespaces = Buckets::default();
+        indices.values_mut().for_each(Index::clear);
+        store.for_each(&mut |slot, object| {
+            let key = object.key();
+            if let Some(namespace) = key.namespace() {
+                namespaces.add(namespace, key, slot);
+            }
+            for index in indices.values_mut() {
+                let values = index.values_of(object);
+                index.set(key, slot, &values);
+            }
+        });
+    }
+
     /// Says at which resourceVersion the objects of `scope` are after this transaction.
     pub fn set_watermark(&mut self, scope: &Scope, version: ResourceVersion) {
         match self.inner.watermarks.get_mut(scope) {

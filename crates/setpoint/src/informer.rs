@@ -9,21 +9,26 @@ mod fold;
 mod handler;
 mod listener;
 mod observer;
+mod supervisor;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use parking_lot::Mutex;
 use setpoint_env::Task;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::builder::Identity;
 pub use self::builder::InformerBuilder;
 use self::core::{Core, Progress};
 pub use self::handler::{EventHandler, HandlerFns, HandlerOptions, Registration, is_resync};
 pub(crate) use self::observer::{Applied, Observer};
+use self::supervisor::Supervisor;
 use crate::reflector::{Reflector, Target};
-use crate::{DeltaFifo, IndexError, Lister, Object, ResourceVersion, Scope};
+use crate::{IndexError, Lister, Object, ResourceVersion, Scope};
 
 /// A cache of one kind that follows the server, and tells handlers what changes.
 ///
@@ -53,7 +58,9 @@ impl<T: Object> Clone for SharedInformer<T> {
 struct Inner<T: Object> {
     core: Arc<Core<T>>,
     scopes: Vec<ScopeParts<T>>,
-    tasks: Mutex<Vec<Task<()>>>,
+    /// One a scope, once it is started.
+    supervisors: Mutex<Vec<Task<()>>>,
+    stop: CancellationToken,
     is_filtered: bool,
 }
 
@@ -61,7 +68,6 @@ struct Inner<T: Object> {
 struct ScopeParts<T> {
     scope: Scope,
     target: Target,
-    fifo: Arc<DeltaFifo<T>>,
     /// Waits here until the informer starts.
     reflector: Mutex<Option<Reflector<T>>>,
     trouble: Arc<Mutex<Option<String>>>,
@@ -81,13 +87,12 @@ impl<T: Object> SharedInformer<T> {
 
     /// Starts to list and watch. A second call does nothing.
     pub fn start(&self) {
-        let mut tasks = self.inner.tasks.lock();
+        let mut supervisors = self.inner.supervisors.lock();
         for parts in &self.inner.scopes {
             if let Some(reflector) = parts.reflector.lock().take() {
-                let env = &self.inner.core.env;
-                let span = tracing::info_span!("reflector", name = self.name(), namespace = %parts.scope);
-                tasks.push(env.spawn(tracing::Instrument::instrument(reflector.run(), span)));
-                tasks.push(env.spawn(self.inner.core.clone().run(parts.scope.clone(), parts.fifo.clone())));
+                let (core, stop) = (self.inner.core.clone(), self.inner.stop.clone());
+                let supervisor = Supervisor { core, reflector: Arc::new(reflector), stop };
+                supervisors.push(self.inner.core.env.spawn(supervisor.run()));
             }
         }
     }
@@ -98,17 +103,27 @@ impl<T: Object> SharedInformer<T> {
         for parts in &self.inner.scopes {
             parts.reflector.lock().take();
         }
-        let mut tasks = std::mem::take(&mut *self.inner.tasks.lock());
-        tasks.extend(self.inner.core.take_all());
-        for task in tasks {
+        self.inner.stop.cancel();
+        let supervisors = std::mem::take(&mut *self.inner.supervisors.lock());
+        // They stop what they have started, and end.
+        let _ended = join_all(supervisors).await;
+        for task in self.inner.core.take_all() {
             task.stop().await;
         }
     }
 
     /// Whether the first list is in the cache. (Whether a handler was told all of it is another fact:
-    /// [`Registration::has_synced`].)
+    /// [`Registration::has_synced`].) False again from a panic ([`SharedInformer::is_healthy`]) until the next
+    /// list is in the cache.
     pub fn has_synced(&self) -> bool {
-        self.inner.core.unsynced().is_empty()
+        self.inner.core.has_synced()
+    }
+
+    /// Whether its tasks run. If one panics, by a bug here or in a [`Store`](crate::Store) of yours, the cache
+    /// stays as it was, the informer begins again with a list, later and later if it panics again, and this is
+    /// false until that list is in the cache. It is counted in `informer_restarts_total`.
+    pub fn is_healthy(&self) -> bool {
+        !self.inner.core.is_restarting()
     }
 
     /// Waits until [`SharedInformer::has_synced`].
@@ -117,7 +132,8 @@ impl<T: Object> SharedInformer<T> {
     }
 
     /// Adds a handler. It is first told what is cached, as adds, and then every change; nothing around that
-    /// moment is lost or told twice.
+    /// moment is lost or told twice. It goes when its registration is dropped; [`Registration::detach`] lets it
+    /// stay as long as the informer lives.
     pub fn add_handler(&self, handler: impl EventHandler<T>) -> Registration {
         self.add_handler_with(handler, HandlerOptions::default())
     }
@@ -144,14 +160,13 @@ impl<T: Object> SharedInformer<T> {
             let mut told = None;
             loop {
                 let changes = progress.borrow_and_update().changes;
-                let is_synced = weak.upgrade().is_some_and(|core| core.unsynced().is_empty());
+                let is_synced = weak.upgrade().is_some_and(|core| core.has_synced());
                 if is_synced && told != Some(changes) {
                     if told.is_some() {
                         tokio::time::sleep(debounce).await;
                     }
                     told = Some(progress.borrow_and_update().changes);
-                    let objects = indexer.list();
-                    let call = std::panic::AssertUnwindSafe(|| on_snapshot(objects));
+                    let call = std::panic::AssertUnwindSafe(|| on_snapshot(indexer.list()));
                     if std::panic::catch_unwind(call).is_err() {
                         tracing::error!(
                             "a snapshot handler panicked; it is told the next snapshot all the same"

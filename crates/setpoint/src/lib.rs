@@ -26,7 +26,8 @@
 //! let client = setpoint_apiserver::ApiServer::builder().build().client();
 //!
 //! let informer = SharedInformer::<ConfigMap>::builder(client.clone()).namespace("default").build();
-//! informer.add_handler(
+//! // The handler stays as long as its registration.
+//! let _handler = informer.add_handler(
 //!     HandlerFns::new()
 //!         .on_add(|map: &Held<ConfigMap>, _is_initial| println!("new: {}", map.name_any()))
 //!         .on_delete(|deleted| println!("gone: {}", deleted.object.name_any())),

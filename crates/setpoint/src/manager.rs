@@ -339,7 +339,8 @@ async fn serve(
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
     tracing::info!(%address, "serving health and metrics");
-    let pages = http::Pages { metrics: runtime.metrics.clone(), is_ready, election };
+    let (metrics, informers) = (runtime.metrics.clone(), runtime.factory.clone());
+    let pages = http::Pages { metrics, is_ready, informers, election };
     Ok(runtime.env.spawn(http::serve(runtime.env.clone(), listener, pages)))
 }
 

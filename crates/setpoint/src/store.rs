@@ -202,6 +202,53 @@ impl<T: Object> Store<T> for MapStore<T> {
 }
 
 #[cfg(test)]
+pub(crate) mod testing {
+    //! A store that panics when it is told to.
+
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Counts down before and after each change, and panics when it gets to 0.
+    pub(crate) struct Trapped<T>(pub(crate) MapStore<T>, pub(crate) Arc<AtomicUsize>);
+
+    impl<T> Trapped<T> {
+        fn count_down(&self) {
+            let left = self.1.load(Ordering::Relaxed);
+            self.1.store(left.saturating_sub(1), Ordering::Relaxed);
+            assert_ne!(left, 1, "as planned");
+        }
+    }
+
+    impl<T: Object> Store<T> for Trapped<T> {
+        fn find(&self, key: &ObjectKey) -> Option<Slot> {
+            self.0.find(key)
+        }
+        fn get(&self, slot: Slot) -> Option<Held<T>> {
+            self.0.get(slot)
+        }
+        fn insert(&mut self, object: Held<T>) -> (Slot, Option<Held<T>>) {
+            self.count_down();
+            let inserted = self.0.insert(object);
+            self.count_down();
+            inserted
+        }
+        fn remove(&mut self, key: &ObjectKey) -> Option<(Slot, Held<T>)> {
+            self.count_down();
+            let removed = self.0.remove(key);
+            self.count_down();
+            removed
+        }
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+        fn for_each(&self, visit: &mut dyn FnMut(Slot, &Held<T>)) {
+            self.0.for_each(visit);
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 

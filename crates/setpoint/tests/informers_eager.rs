@@ -11,8 +11,12 @@ mod history;
 mod informer;
 #[path = "informers/list.rs"]
 mod list;
+#[path = "informers/panics.rs"]
+mod panics;
 #[path = "informers/property.rs"]
 mod property;
+#[path = "informers/recovery.rs"]
+mod recovery;
 #[path = "informers/script.rs"]
 mod script;
 #[path = "informers/watch.rs"]

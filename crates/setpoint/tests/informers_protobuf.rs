@@ -14,10 +14,14 @@ mod in_process;
 mod informer;
 #[path = "informers/list.rs"]
 mod list;
+#[path = "informers/panics.rs"]
+mod panics;
 #[path = "informers/property.rs"]
 mod property;
 #[path = "informers/protobuf.rs"]
 mod protobuf;
+#[path = "informers/recovery.rs"]
+mod recovery;
 #[path = "informers/script.rs"]
 mod script;
 #[path = "informers/watch.rs"]

@@ -13,8 +13,8 @@ use setpoint::conditions::{new_condition, set_condition};
 use setpoint::owner::{controller_of, is_controlled_by};
 use setpoint::workqueue::ItemExponential;
 use setpoint::{
-    CacheSyncError, Env, Event, HandlerFns, Lister, ObjectKey, Permissions, Recorder, SharedInformerFactory,
-    Verb, WorkQueue, is_resync, key_of, patch_status, run_workers,
+    CacheSyncError, Env, Event, HandlerFns, Lister, ObjectKey, Permissions, Recorder, Registration,
+    SharedInformerFactory, Verb, WorkQueue, is_resync, key_of, patch_status, run_workers,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +36,8 @@ pub struct FooController {
     factory: SharedInformerFactory,
     foos: Lister<Foo>,
     deployments: Lister<Deployment>,
+    /// The handlers go with the controller: others may share the informers.
+    _handlers: [Registration; 2],
     queue: WorkQueue<ObjectKey>,
     recorder: Recorder,
     env: Env,
@@ -59,14 +61,14 @@ impl FooController {
         let queue = WorkQueue::builder().rate_limiter(limiter()).build();
 
         let (added, updated) = (queue.clone(), queue.clone());
-        foos.add_handler(
+        let on_foo = foos.add_handler(
             HandlerFns::new()
                 .on_add(move |foo, _| enqueue(&added, foo))
                 // A resync comes here too: it repairs what no event told of.
                 .on_update(move |_, foo| enqueue(&updated, foo)),
         );
         let (added, updated, deleted) = (queue.clone(), queue.clone(), queue.clone());
-        deployments.add_handler(
+        let on_deployment = deployments.add_handler(
             HandlerFns::new()
                 .on_add(move |deployment, _| enqueue_owner(&added, deployment))
                 .on_update(move |old, new| {
@@ -82,6 +84,7 @@ impl FooController {
             factory: factory.clone(),
             foos: foos.lister(),
             deployments: deployments.lister(),
+            _handlers: [on_foo, on_deployment],
             queue,
             recorder,
             env,

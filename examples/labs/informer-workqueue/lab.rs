@@ -23,7 +23,8 @@ pub async fn print_pods(
     let factory = SharedInformerFactory::new(client);
     let pods = factory.informer::<Pod>();
     let (added, updated, deleted) = (queue.clone(), queue.clone(), queue.clone());
-    pods.add_handler(
+    // Dropped at the end, and the handler with it.
+    let _handler = pods.add_handler(
         HandlerFns::new()
             .on_add(move |pod, _| enqueue(&added, pod))
             .on_update(move |_, new| enqueue(&updated, new))

@@ -16,7 +16,7 @@ pub async fn print_pods(client: Client, print: Print) -> Result<SharedInformerFa
     let factory = SharedInformerFactory::new(client);
     let pods = factory.informer::<Pod>();
     let (added, updated, deleted) = (print.clone(), print.clone(), print.clone());
-    pods.add_handler(
+    let handler = pods.add_handler(
         HandlerFns::new()
             .on_add(move |pod: &Held<Pod>, is_initial| {
                 added(format!("{} {}", if is_initial { "found" } else { "added" }, name(pod)));
@@ -28,6 +28,8 @@ pub async fn print_pods(client: Client, print: Print) -> Result<SharedInformerFa
             })
             .on_delete(move |gone| deleted(format!("deleted {}", name(&gone.object)))),
     );
+    // It stays as long as the informer does.
+    handler.detach();
     factory.start();
     factory.wait_for_cache_sync(SYNC_LIMIT).await?;
     print(format!("synced, {} in the cache", pods.lister().len()));

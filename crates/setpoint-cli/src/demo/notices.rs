@@ -40,9 +40,11 @@ impl Notices {
     /// them, since a Deployment goes with its Foo.
     pub(crate) fn of_reflector(&self, factory: &SharedInformerFactory) {
         let notices = self.clone();
-        factory.informer::<Foo>().add_handler(HandlerFns::new().on_delete(move |gone: &Deleted<Foo>| {
-            let name = gone.object.name_any();
-            notices.add(Stage::Reflector, format!("the watch says that foo/{name} is gone"));
-        }));
+        let handler =
+            factory.informer::<Foo>().add_handler(HandlerFns::new().on_delete(move |gone: &Deleted<Foo>| {
+                let name = gone.object.name_any();
+                notices.add(Stage::Reflector, format!("the watch says that foo/{name} is gone"));
+            }));
+        handler.detach();
     }
 }

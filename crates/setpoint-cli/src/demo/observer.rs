@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use setpoint::conditions::find_condition;
 use setpoint::kube::{Client, ResourceExt};
-use setpoint::{Deleted, HandlerFns, Held, Lister, SharedInformerFactory};
+use setpoint::{Deleted, HandlerFns, Held, Lister, Registration, SharedInformerFactory};
 use setpoint_env::Env;
 
 use super::notices::Notices;
@@ -19,6 +19,7 @@ const SYNC_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct Observer {
     /// Keeps the caches alive.
     _factory: SharedInformerFactory,
+    _handlers: [Registration; 4],
     pub(crate) foos: Lister<Foo>,
     pub(crate) deployments: Lister<Deployment>,
     pub(crate) replica_sets: Lister<ReplicaSet>,
@@ -32,10 +33,12 @@ impl Observer {
         let (foos, deployments) = (factory.informer::<Foo>(), factory.informer::<Deployment>());
         let (replica_sets, pods) = (factory.informer::<ReplicaSet>(), factory.informer::<Pod>());
         let nodes = factory.informer::<Node>();
-        foos.add_handler(of_foos(notices));
-        deployments.add_handler(of_deployments(notices));
-        replica_sets.add_handler(of_replica_sets(notices));
-        pods.add_handler(of_pods(notices));
+        let handlers = [
+            foos.add_handler(of_foos(notices)),
+            deployments.add_handler(of_deployments(notices)),
+            replica_sets.add_handler(of_replica_sets(notices)),
+            pods.add_handler(of_pods(notices)),
+        ];
         factory.start();
         factory.wait_for_cache_sync(SYNC_LIMIT).await?;
         Ok(Observer {
@@ -45,6 +48,7 @@ impl Observer {
             pods: pods.lister(),
             nodes: nodes.lister(),
             _factory: factory,
+            _handlers: handlers,
         })
     }
 

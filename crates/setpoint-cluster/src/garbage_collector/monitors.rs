@@ -46,7 +46,7 @@ impl Monitors {
         let dropped: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let (added, updated, deleted) = (changed.clone(), changed.clone(), changed.clone());
         let (is_back, is_gone) = (dropped.clone(), dropped.clone());
-        definitions.add_handler(
+        let handler = definitions.add_handler(
             HandlerFns::new()
                 .on_add(move |definition: &Held<Metadata>, _| {
                     is_back.lock().remove(&definition.name_any());
@@ -58,6 +58,7 @@ impl Monitors {
                     deleted.notify_one();
                 }),
         );
+        handler.detach();
         definitions.start();
         Monitors { collector, running: BTreeMap::new(), _definitions: definitions, dropped, changed }
     }
@@ -130,7 +131,7 @@ impl Monitors {
         let (adding, updating, deleting) =
             (self.collector.clone(), self.collector.clone(), self.collector.clone());
         let (added, updated) = (resource.clone(), resource);
-        informer.add_handler(
+        let handler = informer.add_handler(
             HandlerFns::new()
                 .on_add(move |object: &Held<Metadata>, _| adding.see(&added, object))
                 .on_update(move |_, object: &Held<Metadata>| updating.see(&updated, object))
@@ -140,6 +141,7 @@ impl Monitors {
                     deleting.enqueue(work);
                 }),
         );
+        handler.detach();
         informer.start();
         informer
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kube::Client;
-use setpoint_env::{Env, Task};
+use setpoint_env::{Env, Later, Task};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -60,7 +60,7 @@ impl Prepared {
         let run = |_| self.env.spawn(worker::run(self.work.clone(), client.clone(), ending.clone()));
         let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
         ending.cancelled().await;
-        let ends = grace.map(|grace| self.env.instant() + grace);
+        let ends = grace.map(|grace| self.env.instant().later(grace));
         let is_finished = finish(workers, ends).await;
         self.work.queue.shut_down();
         let left = ends.map_or(FLUSH_LIMIT, |ends| ends.saturating_duration_since(self.env.instant()));

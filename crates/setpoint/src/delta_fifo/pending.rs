@@ -14,6 +14,10 @@ pub(super) struct Pending<T> {
     queue: Vec<Deltas<T>>,
     positions: HashTable<u32>,
     hasher: FixedState,
+    /// How many changes beyond the first of each key.
+    further: usize,
+    /// How many bytes they came in.
+    pub(super) bytes: usize,
     pub(super) version: Option<ResourceVersion>,
     pub(super) replaced: bool,
 }
@@ -30,6 +34,8 @@ impl<T> Default for Pending<T> {
             queue: Vec::new(),
             positions: HashTable::new(),
             hasher: FixedState::default(),
+            further: 0,
+            bytes: 0,
             version: None,
             replaced: false,
         }
@@ -40,6 +46,7 @@ impl<T: Object> Pending<T> {
     pub(super) fn push(&mut self, delta: Delta<T>) {
         let hash = self.hasher.hash_one(delta.key());
         if let Some(position) = self.position(hash, delta.key()) {
+            self.further += 1;
             return self.queue[position].push(delta);
         }
         let position = u32::try_from(self.queue.len()).expect("fewer than four billion objects");
@@ -77,6 +84,11 @@ impl<T> Pending<T> {
     pub(super) fn len(&self) -> usize {
         debug_assert_eq!(self.queue.len(), self.positions.len());
         self.queue.len()
+    }
+
+    /// How many changes there are; two deletions that are one count as two.
+    pub(super) fn changes(&self) -> usize {
+        self.queue.len() + self.further
     }
 
     /// Neither changes nor a new version nor an (empty) list.

@@ -206,3 +206,37 @@ proptest! {
         prop_assert_eq!(cached, model);
     }
 }
+
+#[test]
+fn a_hot_key_holds_its_writer_back_as_many_keys_do() {
+    let fifo = DeltaFifo::new(Arc::new(Indexer::default()), Scope::Cluster, 100);
+    let mut pushed = 0;
+    while pushed < 1000 && futures::FutureExt::now_or_never(fifo.ready()).is_some() {
+        pushed += 1;
+        fifo.push([updated("a", pushed)], pushed.to_string().as_str().into());
+    }
+    assert_eq!(pushed, 100);
+}
+
+#[test]
+fn large_changes_hold_their_writer_back_however_few_they_are() {
+    let fifo = DeltaFifo::new(Arc::new(Indexer::default()), Scope::Cluster, 100).most_bytes(1000);
+    let is_ready = || futures::FutureExt::now_or_never(fifo.ready()).is_some();
+    for version in 1..=3 {
+        assert!(is_ready());
+        fifo.push_received([updated("a", version)], version.to_string().as_str().into(), 400);
+    }
+    assert!(!is_ready());
+    drop(fifo.try_drain());
+    assert!(is_ready());
+}
+
+#[test]
+fn what_is_forgotten_is_neither_queued_nor_known() {
+    let fifo = fifo(&["a"]);
+    fifo.push_received([updated("a", 2), updated("b", 3)], "3".into(), 1 << 30);
+    fifo.clear();
+    assert!(fifo.try_drain().is_none() && fifo.known(&"b".into()).is_none());
+    assert_eq!(fifo.known(&"a".into()).unwrap().version(), Some(&"1".into()));
+    assert!(futures::FutureExt::now_or_never(fifo.ready()).is_some());
+}

@@ -92,6 +92,12 @@ impl<T: Object> Index<T> {
         Index { function, buckets: Buckets::default(), values: Vec::new() }
     }
 
+    /// Takes every object out.
+    pub(super) fn clear(&mut self) {
+        self.buckets = Buckets::default();
+        self.values.clear();
+    }
+
     /// The values of an object. An index function that panics costs its object a place in the index; the
     /// transaction around it goes on.
     pub(super) fn values_of(&self, object: &T) -> Vec<String> {

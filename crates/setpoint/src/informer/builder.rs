@@ -1,5 +1,6 @@
 //! How an informer is made.
 
+use std::any::TypeId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use kube::core::{ApiResource, DynamicObject, PartialObjectMeta, TypeMeta};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use setpoint_env::Env;
+use tokio_util::sync::CancellationToken;
 
 use super::core::Core;
 use super::{Inner, ScopeParts, SharedInformer};
@@ -32,12 +34,50 @@ pub struct InformerBuilder<K, T = K> {
     protobuf: bool,
     complete: Option<Complete<K>>,
     transform: Arc<dyn Fn(K) -> T + Send + Sync>,
+    transformed_by: TransformedBy,
     store: Option<Box<dyn Store<T>>>,
     resync: Option<Duration>,
     config: ReflectorConfig,
     on_error: Option<ErrorHandler>,
     env: Env,
     metrics: Metrics,
+}
+
+/// What an informer lists, watches and caches, as far as that can be told.
+pub(crate) struct Identity {
+    watched: String,
+    transformed_by: TransformedBy,
+}
+
+impl Identity {
+    /// Whether two informers would cache the same.
+    pub(crate) fn is_same(&self, other: &Identity) -> bool {
+        self.watched == other.watched && self.transformed_by.is_same(other.transformed_by)
+    }
+}
+
+/// What is known of a transform.
+#[derive(Clone, Copy)]
+enum TransformedBy {
+    Nothing,
+    /// A function or closure that has no state: its type says what it does.
+    Function(TypeId),
+    /// One that has captured something.
+    Unknown,
+}
+
+impl TransformedBy {
+    fn of<F: 'static>() -> TransformedBy {
+        if size_of::<F>() == 0 { TransformedBy::Function(TypeId::of::<F>()) } else { TransformedBy::Unknown }
+    }
+
+    fn is_same(self, other: TransformedBy) -> bool {
+        match (self, other) {
+            (TransformedBy::Nothing, TransformedBy::Nothing) => true,
+            (TransformedBy::Function(one), TransformedBy::Function(two)) => one == two,
+            _ => false,
+        }
+    }
 }
 
 /// Fills in what the server leaves out.
@@ -119,6 +159,7 @@ impl<K: Object> InformerBuilder<K> {
             protobuf: false,
             complete: None,
             transform: Arc::new(|object| object),
+            transformed_by: TransformedBy::Nothing,
             store: None,
             resync: None,
             config: ReflectorConfig::default(),
@@ -130,10 +171,15 @@ impl<K: Object> InformerBuilder<K> {
 
     /// Caches what `transform` makes of each object, instead of the object. It runs once an object, while
     /// decoding. Name, namespace, uid and resourceVersion must stay as they are.
-    pub fn transform<T: Object>(
-        self,
-        transform: impl Fn(K) -> T + Send + Sync + 'static,
-    ) -> InformerBuilder<K, T> {
+    ///
+    /// A [factory](crate::SharedInformerFactory) lets those share a cache who name the same function, or the same
+    /// closure that captures nothing. Of one that captures something it cannot know what it does: each has a cache
+    /// of its own. (So ask for that informer once, and clone it.)
+    pub fn transform<T, F>(self, transform: F) -> InformerBuilder<K, T>
+    where
+        T: Object,
+        F: Fn(K) -> T + Send + Sync + 'static,
+    {
         InformerBuilder {
             client: self.client,
             resource: self.resource,
@@ -146,6 +192,7 @@ impl<K: Object> InformerBuilder<K> {
             protobuf: self.protobuf,
             complete: self.complete,
             transform: Arc::new(transform),
+            transformed_by: TransformedBy::of::<F>(),
             store: None,
             resync: self.resync,
             config: self.config,
@@ -275,17 +322,18 @@ where
         self
     }
 
-    /// Two builders with one identity list and watch the same.
-    pub(crate) fn identity(&self) -> String {
+    /// What is listed, watched and cached.
+    pub(crate) fn identity(&self) -> Identity {
         let mut namespaces = self.namespaces.clone();
         namespaces.sort_unstable();
         let path = self.resource.path(None);
         let selectors = (&self.label_selector, &self.field_selector);
-        format!(
+        let watched = format!(
             "{path} {namespaces:?} {selectors:?} {} {}",
             self.keep_managed_fields,
             self.keep == Keep::Packed
-        )
+        );
+        Identity { watched, transformed_by: self.transformed_by }
     }
 
     pub(crate) fn inherit(mut self, other: &crate::factory::Defaults) -> Self {
@@ -322,7 +370,8 @@ where
             inner: Arc::new(Inner {
                 core: Arc::new(core),
                 scopes: parts,
-                tasks: Mutex::default(),
+                supervisors: Mutex::default(),
+                stop: CancellationToken::new(),
                 is_filtered,
             }),
         }
@@ -340,7 +389,8 @@ where
             metadata_only: self.resource.metadata_only,
             protobuf: decoder.wire_kind().is_some(),
         };
-        let fifo = Arc::new(DeltaFifo::new(indexer.clone(), scope.clone(), self.config.queue_capacity));
+        let fifo = DeltaFifo::new(indexer.clone(), scope.clone(), self.config.queue_capacity);
+        let fifo = Arc::new(fifo.most_bytes(self.config.queue_bytes));
         let trouble = Arc::new(Mutex::new(None));
         let reflector = Reflector {
             client: self.client.clone(),
@@ -348,12 +398,12 @@ where
             target: target.clone(),
             decoder: decoder.clone(),
             indexer: indexer.clone(),
-            fifo: fifo.clone(),
+            fifo,
             config: self.config.clone(),
             env: self.env.clone(),
             on_error: self.on_error.clone(),
             trouble: trouble.clone(),
         };
-        ScopeParts { scope: scope.clone(), target, fifo, reflector: Mutex::new(Some(reflector)), trouble }
+        ScopeParts { scope: scope.clone(), target, reflector: Mutex::new(Some(reflector)), trouble }
     }
 }

@@ -1,6 +1,7 @@
 //! The heart of an informer: applies batches to the cache and distributes what changed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ struct Listeners<T> {
     observers: Vec<Weak<dyn Observer<T>>>,
     /// Scopes whose first list has not been applied.
     unsynced: BTreeSet<Scope>,
+    /// Scopes whose tasks panicked, until a list has been applied again.
+    restarting: BTreeSet<Scope>,
 }
 
 struct Entry<T> {
@@ -82,6 +85,7 @@ impl<T: Object> Core<T> {
                 all: BTreeMap::new(),
                 observers: Vec::new(),
                 unsynced,
+                restarting: BTreeSet::new(),
             }),
             progress: watch::Sender::new(Progress::default()),
             store_objects,
@@ -89,7 +93,7 @@ impl<T: Object> Core<T> {
     }
 
     /// Applies what a reflector brings, for ever.
-    pub(super) async fn run(self: Arc<Self>, scope: Scope, fifo: Arc<DeltaFifo<T>>) {
+    pub(super) async fn run(self: Arc<Self>, scope: Scope, fifo: Arc<DeltaFifo<T>>) -> Infallible {
         let namespace = scope.to_string();
         let labels = [("name", self.name.as_str()), ("namespace", namespace.as_str())];
         let queued = self.metrics.gauge("informer_queued_items", "Objects with changes to apply.", &labels);
@@ -123,6 +127,9 @@ impl<T: Object> Core<T> {
         });
         self.store_objects.set(self.indexer.len() as u64);
         let is_first_list = is_first && batch.is_replace();
+        if batch.is_replace() {
+            listeners.restarting.remove(scope);
+        }
         let has_synced_now =
             batch.is_replace() && listeners.unsynced.remove(scope) && listeners.unsynced.is_empty();
         if !changes.is_empty() || has_synced_now {
@@ -218,7 +225,7 @@ impl<T: Object> Core<T> {
 
     fn registration(self: &Arc<Self>, id: u64, synced: watch::Receiver<bool>) -> Registration {
         let owner: Arc<dyn Owner> = self.clone();
-        Registration { id, synced, owner: Arc::downgrade(&owner) }
+        Registration::new(id, synced, Arc::downgrade(&owner))
     }
 
     /// Takes every handler away.
@@ -227,9 +234,20 @@ impl<T: Object> Core<T> {
         all.into_values().map(|entry| entry.task).collect()
     }
 
-    /// The scopes whose first list is not in the cache yet.
-    pub(super) fn unsynced(&self) -> Vec<Scope> {
-        self.listeners.lock().unsynced.iter().cloned().collect()
+    /// Whether every scope has a list in the cache, and follows the server since.
+    pub(super) fn has_synced(&self) -> bool {
+        let listeners = self.listeners.lock();
+        listeners.unsynced.is_empty() && listeners.restarting.is_empty()
+    }
+
+    /// Whether a scope begins again after a panic.
+    pub(super) fn is_restarting(&self) -> bool {
+        !self.listeners.lock().restarting.is_empty()
+    }
+
+    /// The tasks of a scope panicked. It has not synced until a list has been applied again.
+    pub(super) fn restart(&self, scope: &Scope) {
+        self.listeners.lock().restarting.insert(scope.clone());
     }
 
     pub(super) fn progress(&self) -> watch::Receiver<Progress> {

@@ -1,6 +1,6 @@
 //! What a user hands to an informer, and gets back for it.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -116,19 +116,29 @@ impl<T: Object> EventHandler<T> for HandlerFns<T> {
 #[derive(Clone, Debug, Default)]
 pub struct HandlerOptions {
     /// Tell every cached object again after this time, as an update to itself. `None`: the informer's own
-    /// setting. A resync asks the cache, not the server.
+    /// setting; zero: never. A resync asks the cache, not the server. A handler that was not ready for several
+    /// periods is told once.
     pub resync: Option<Duration>,
     /// The handler's name in metrics and logs; a number if there is none.
     pub name: Option<String>,
 }
 
-/// A handler's place at an informer. Dropping it leaves the handler where it is.
+/// A handler's place at an informer. The handler goes with it: keep it as long as the handler is wanted, or
+/// [detach](Registration::detach) it.
 #[derive(Debug)]
 #[doc(alias = "ResourceEventHandlerRegistration")]
+#[must_use = "dropping a Registration removes its handler"]
 pub struct Registration {
-    pub(super) id: u64,
-    pub(super) synced: watch::Receiver<bool>,
-    pub(super) owner: Weak<dyn Owner>,
+    id: u64,
+    synced: watch::Receiver<bool>,
+    /// `None` if the handler stays without it.
+    owner: Option<Weak<dyn Owner>>,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        drop(self.unregister());
+    }
 }
 
 /// The informer, whatever the type of its objects.
@@ -138,6 +148,18 @@ pub(super) trait Owner: Send + Sync + std::fmt::Debug {
 }
 
 impl Registration {
+    pub(super) fn new(id: u64, synced: watch::Receiver<bool>, owner: Weak<dyn Owner>) -> Registration {
+        Registration { id, synced, owner: Some(owner) }
+    }
+
+    fn owner(&self) -> Option<Arc<dyn Owner>> {
+        self.owner.as_ref()?.upgrade()
+    }
+
+    fn unregister(&self) -> Option<Task<()>> {
+        self.owner()?.unregister(self.id)
+    }
+
     /// Whether the handler was told the whole first list. (That the *cache* has synced is another fact: see
     /// [`SharedInformer::has_synced`](crate::SharedInformer::has_synced).)
     pub fn has_synced(&self) -> bool {
@@ -153,14 +175,19 @@ impl Registration {
     /// cache and objects that it was told of, together. (The first list, or what was cached when the handler
     /// came, is not counted: see [`Registration::has_synced`].)
     pub fn backlog(&self) -> usize {
-        self.owner.upgrade().map_or(0, |owner| owner.backlog(self.id))
+        self.owner().map_or(0, |owner| owner.backlog(self.id))
     }
 
-    /// Takes the handler away. When this returns, no call is under way and none will come.
+    /// Takes the handler away. When this returns, no call is under way and none will come. (When a registration
+    /// is dropped, a call may still be under way.)
     pub async fn remove(self) {
-        let task = self.owner.upgrade().and_then(|owner| owner.unregister(self.id));
-        if let Some(task) = task {
+        if let Some(task) = self.unregister() {
             task.stop().await;
         }
+    }
+
+    /// Leaves the handler where it is, for as long as the informer lives.
+    pub fn detach(mut self) {
+        self.owner = None;
     }
 }

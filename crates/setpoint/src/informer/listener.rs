@@ -1,19 +1,22 @@
 //! One handler at work: its backlog and the task that tells it.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::FutureExt;
 use parking_lot::Mutex;
-use setpoint_env::{Env, Later};
+use setpoint_env::Env;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::core::Core;
 use super::fold::{FoldBuffer, Notice, Popped};
 use crate::metrics::{Counter, Gauge};
-use crate::{EventHandler, Object};
+use crate::reflector::BackoffState;
+use crate::{Backoff, EventHandler, Object};
 
 /// After so many calls in a row the task lets others run.
 const CALLS_A_TURN: u32 = 64;
@@ -37,17 +40,29 @@ pub(super) struct Teller<T> {
 }
 
 impl<T: Object> Teller<T> {
-    /// Tells the handler everything, for ever.
+    /// Tells the handler everything, for ever. What panics beside a call of the handler, such as its `poll_ready`,
+    /// costs a pause: the backlog stays.
     pub(super) async fn run(self) {
-        let mut resync_at = self.resync.map(|period| self.env.instant().later(period));
-        let mut calls = 0;
+        let now = self.env.instant();
+        let mut resync_at = self.resync.and_then(|period| next_resync(now, period, now));
+        let mut backoff = BackoffState::new(Backoff::default(), self.env.clone());
+        loop {
+            let Err(_panic) = AssertUnwindSafe(self.tell(&mut resync_at)).catch_unwind().await;
+            self.listener.panics.inc();
+            tracing::error!("the task of a handler panicked; it goes on after a pause");
+            sleep(backoff.next()).await;
+        }
+    }
+
+    async fn tell(&self, resync_at: &mut Option<Instant>) -> Infallible {
+        let mut calls = 0_u32;
         loop {
             poll_fn(|context| self.handler.poll_ready(context)).await;
-            if let (Some(due), Some(period)) = (resync_at, self.resync)
+            if let (Some(due), Some(period)) = (*resync_at, self.resync)
                 && self.env.instant() >= due
             {
                 self.begin_resync();
-                resync_at = Some(due.later(period));
+                *resync_at = next_resync(due, period, self.env.instant());
             }
             let popped = self.listener.buffer.lock().pop();
             match popped {
@@ -55,11 +70,11 @@ impl<T: Object> Teller<T> {
                 Popped::Synced => drop(self.synced.send_replace(true)),
                 Popped::Nothing => {
                     self.listener.lag.set(0);
-                    self.wait(resync_at).await;
+                    self.wait(*resync_at).await;
                 }
             }
-            calls += 1;
-            if calls % CALLS_A_TURN == 0 {
+            calls = calls.wrapping_add(1);
+            if calls.is_multiple_of(CALLS_A_TURN) {
                 tokio::task::yield_now().await;
             }
         }
@@ -96,4 +111,12 @@ impl<T: Object> Teller<T> {
             tracing::error!(key = %object.key(), "a handler panicked; it is told the next change all the same");
         }
     }
+}
+
+/// When the resync after the one that was due then comes: at the next multiple of the period. Those that were
+/// missed meanwhile are one. `None` for a period that is none, or has no end.
+fn next_resync(due: Instant, period: Duration, now: Instant) -> Option<Instant> {
+    let late = now.saturating_duration_since(due).as_nanos().checked_rem(period.as_nanos())?;
+    let late = Duration::from_nanos(u64::try_from(late).ok()?);
+    now.checked_add(period.saturating_sub(late))
 }

@@ -29,8 +29,11 @@ impl Default for Backoff {
     }
 }
 
+/// No wait is longer, whatever the settings say: time that is added up must not overflow.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
 /// A back-off and where it has got to.
-pub(super) struct BackoffState {
+pub(crate) struct BackoffState {
     backoff: Backoff,
     env: Env,
     next: Duration,
@@ -38,23 +41,40 @@ pub(super) struct BackoffState {
 }
 
 impl BackoffState {
-    pub(super) fn new(backoff: Backoff, env: Env) -> BackoffState {
-        BackoffState { next: backoff.first, backoff, env, last_failure: None }
+    pub(crate) fn new(backoff: Backoff, env: Env) -> BackoffState {
+        let (first, most) = (backoff.first.min(LONGEST), backoff.most.min(LONGEST));
+        let backoff = Backoff { first, most, ..backoff };
+        BackoffState { next: first, backoff, env, last_failure: None }
     }
 
     /// How long to wait after the failure that happened now.
-    pub(super) fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         let now = self.env.instant();
-        if self.last_failure.is_some_and(|last| now.duration_since(last) > self.backoff.reset) {
+        if self.was_healthy_for(self.backoff.reset, now) {
             self.next = self.backoff.first;
         }
-        self.last_failure = Some(now);
         let base = self.next;
         self.next = (base * 2).min(self.backoff.most);
         let wait = self.env.jitter(base, 1.0);
         // Health is counted from the end of the wait.
         self.last_failure = Some(now.later(wait));
         wait
+    }
+
+    /// The same, but the first failure after a time of health costs nothing. That time is never shorter than the
+    /// longest wait, whatever the settings say.
+    pub(super) fn next_unless_first(&mut self) -> Duration {
+        let now = self.env.instant();
+        if !self.was_healthy_for(self.backoff.reset.max(self.backoff.most), now) {
+            return self.next();
+        }
+        self.next = self.backoff.first;
+        self.last_failure = Some(now);
+        Duration::ZERO
+    }
+
+    fn was_healthy_for(&self, time: Duration, now: Instant) -> bool {
+        self.last_failure.is_none_or(|last| now.duration_since(last) > time)
     }
 }
 
@@ -70,6 +90,20 @@ mod tests {
             assert!(base <= wait && wait <= base * 2, "{base:?} gave {wait:?}");
             tokio::time::sleep(wait).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settings_without_sense_neither_overflow_nor_make_failures_free() {
+        let (first, most, reset) = (Duration::MAX, Duration::MAX, Duration::ZERO);
+        let mut backoff = BackoffState::new(Backoff { first, most, reset }, Env::seeded(1));
+        for _ in 0..3 {
+            assert!(backoff.next() <= 2 * LONGEST);
+        }
+        let backoff = Backoff { reset: Duration::ZERO, ..Backoff::default() };
+        let mut backoff = BackoffState::new(backoff, Env::seeded(1));
+        assert!(backoff.next_unless_first().is_zero());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(!backoff.next_unless_first().is_zero());
     }
 
     #[tokio::test(start_paused = true)]

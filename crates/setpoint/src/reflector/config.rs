@@ -31,8 +31,10 @@ pub struct ReflectorConfig {
     pub answer_timeout: Duration,
     /// How long to wait after failures.
     pub backoff: Backoff,
-    /// How many changed objects may wait to be applied before the reflector stops reading.
+    /// How many changes may wait to be applied to the cache before the reflector stops reading.
     pub queue_capacity: usize,
+    /// How many bytes of changes, as they were received, may wait before the reflector stops reading.
+    pub queue_bytes: usize,
 }
 
 impl Default for ReflectorConfig {
@@ -48,6 +50,7 @@ impl Default for ReflectorConfig {
             answer_timeout: Duration::from_secs(65),
             backoff: Backoff::default(),
             queue_capacity: 4096,
+            queue_bytes: 64 << 20,
         }
     }
 }

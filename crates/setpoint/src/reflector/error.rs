@@ -27,9 +27,12 @@ fn in_namespace(scope: &Scope) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The request did not reach a server, or the connection broke.
+    /// The request did not reach a server, or came back without an answer.
     #[error("no answer: {0}")]
     Connection(String),
+    /// The connection broke in the middle of an answer.
+    #[error("the connection broke: {0}")]
+    Broken(String),
     /// The server refused.
     #[error("the server answered {code} {reason}: {message}")]
     Refused {
@@ -116,31 +119,18 @@ impl Failure {
         Failure::Refused { code, reason, message: status.message.unwrap_or_default(), retry_after }
     }
 
-    /// The history that was asked for is gone.
-    pub(super) fn is_expired(&self) -> bool {
-        matches!(self, Failure::Refused { code, reason, .. } if *code == 410 || reason == "Expired" || reason == "Gone")
-    }
-
-    /// The server has not got as far as the version that was asked for.
-    pub(super) fn is_too_large(&self) -> bool {
-        matches!(self, Failure::Refused { reason, .. } if reason == TOO_LARGE)
-    }
-
-    /// The server does not do streaming lists, or does them wrong.
-    pub(super) fn refuses_streaming(&self) -> bool {
+    /// What the table of recoveries needs to know of it.
+    pub(super) fn class(&self) -> Class {
         match self {
-            Failure::Refused { code, .. } => matches!(code, 400 | 405 | 406 | 415 | 422 | 501),
-            Failure::EndlessList(_) | Failure::Malformed { .. } | Failure::ShortWatch => true,
-            _ => false,
-        }
-    }
-
-    /// The server or the way to it is in trouble, but what was seen so far still holds: watch again.
-    pub(super) fn is_passing(&self) -> bool {
-        match self {
-            Failure::Refused { code, .. } => *code == 429 || *code >= 500,
-            Failure::WentBack { .. } => false,
-            _ => true,
+            Failure::Connection(_) => Class::Unreachable,
+            Failure::Broken(_) | Failure::CutOff(_) => Class::Broken,
+            Failure::Refused { code, reason, .. } => class_of_refusal(*code, reason),
+            Failure::Malformed { .. } | Failure::Object { .. } => Class::Malformed,
+            Failure::WrongKind { .. } | Failure::NoResourceVersion => Class::BadList,
+            Failure::WentBack { .. } => Class::WentBack,
+            Failure::Silent(_) => Class::Silent,
+            Failure::ShortWatch => Class::EndedEarly,
+            Failure::EndlessList(_) => Class::Endless,
         }
     }
 
@@ -153,13 +143,64 @@ impl Failure {
 
     /// The reason in the metric of relists.
     pub(super) fn as_label(&self) -> &'static str {
-        match self {
-            failure if failure.is_expired() => "expired",
-            failure if failure.is_too_large() => "too_large",
-            Failure::WentBack { .. } => "went_back",
-            Failure::Refused { .. } => "refused",
+        match self.class() {
+            Class::Expired => "expired",
+            Class::TooLarge => "too_large",
+            Class::WentBack => "went_back",
+            _ if matches!(self, Failure::Refused { .. }) => "refused",
             _ => "failure",
         }
+    }
+}
+
+/// The kinds of failures that a reflector tells apart when it decides what to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// There was no answer: no connection, no TLS, a name that does not resolve.
+    Unreachable,
+    /// 429: the server asks to be left alone for a while.
+    Throttled,
+    /// 401: the credentials may have run out.
+    Unauthorized,
+    /// 403.
+    Forbidden,
+    /// 404: the resource may come yet.
+    NotFound,
+    /// Another refusal of what was asked: 400, 405, 406, 415, 422, 501 and the like.
+    Refused,
+    /// 410: the history that was asked for is gone.
+    Expired,
+    /// The server has not got as far as the version that was asked for.
+    TooLarge,
+    /// The server's history went back.
+    WentBack,
+    /// 500, 502, 503, 504.
+    ServerError,
+    /// The connection ended in the middle of an answer.
+    Broken,
+    /// The server was silent for too long.
+    Silent,
+    /// The server sent something else than was asked for.
+    Malformed,
+    /// A watch ended at once, or a streaming list before its end.
+    EndedEarly,
+    /// A streaming list did not end.
+    Endless,
+    /// A list of another kind, or without a version.
+    BadList,
+}
+
+fn class_of_refusal(code: u16, reason: &str) -> Class {
+    match (code, reason) {
+        (_, TOO_LARGE) => Class::TooLarge,
+        (410, _) | (_, "Expired" | "Gone") => Class::Expired,
+        (429, _) => Class::Throttled,
+        (401, _) => Class::Unauthorized,
+        (403, _) => Class::Forbidden,
+        (404, _) => Class::NotFound,
+        (501, _) => Class::Refused,
+        (500.., _) => Class::ServerError,
+        _ => Class::Refused,
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) struct ReflectorMetrics {
     error: Counter,
     decode_errors: Counter,
     failures: Counter,
+    restarts: Counter,
 }
 
 impl ReflectorMetrics {
@@ -49,6 +50,11 @@ impl ReflectorMetrics {
                 &labels,
             ),
             failures: metrics.counter("informer_failures_total", "Lists and watches that failed.", &labels),
+            restarts: metrics.counter(
+                "informer_restarts_total",
+                "Panics of a reflector or of what applies its changes, each followed by a list.",
+                &labels,
+            ),
             metrics,
             name,
             namespace,
@@ -70,6 +76,10 @@ impl ReflectorMetrics {
             Failure::Object { .. } => self.decode_errors.inc(),
             _ => self.failures.inc(),
         }
+    }
+
+    pub(crate) fn restart(&self) {
+        self.restarts.inc();
     }
 
     pub(super) fn relist(&self, reason: &str) {

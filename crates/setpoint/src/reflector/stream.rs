@@ -11,7 +11,7 @@ use futures::FutureExt;
 use http_body_util::BodyExt;
 use kube::client::Body;
 
-pub(super) use self::events::EventStream;
+pub(super) use self::events::{EventStream, Events};
 pub(super) use self::items::ItemStream;
 use self::pipeline::Pipeline;
 use super::error::Failure;
@@ -59,7 +59,7 @@ impl ByteStream {
         loop {
             match self.body.frame().await {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(Failure::Connection(super::words(&error))),
+                Some(Err(error)) => return Err(Failure::Broken(super::words(&error))),
                 Some(Ok(frame)) => {
                     // Anything but data is trailers, which say nothing here.
                     if let Ok(bytes) = frame.into_data() {

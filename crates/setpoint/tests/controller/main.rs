@@ -1,6 +1,7 @@
 //! Controllers against an API server on virtual time.
 
 mod faults;
+mod handlers;
 mod helpers;
 mod holding;
 mod managing;

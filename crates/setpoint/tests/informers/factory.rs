@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::core::{ApiResource, DynamicObject};
-use setpoint::{Env, SharedInformerFactory};
+use setpoint::{Env, InformerBuilder, SharedInformer, SharedInformerFactory};
 
 use crate::script::{object, server};
 
@@ -25,6 +25,43 @@ async fn whoever_asks_for_the_same_gets_the_same_informer() {
     }
     factory.wait_for_cache_sync(Duration::from_secs(5)).await.unwrap();
     assert_eq!((one.lister().len(), two.lister().len(), other.lister().len()), (1, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_transforms_of_one_kind_have_a_cache_each() {
+    let (client, mut server) = server();
+    let factory = SharedInformerFactory::new(client).env(Env::seeded(1));
+    let strip = |builder: InformerBuilder<ConfigMap>| builder.transform(strip_data);
+    let label = |value: &'static str| {
+        factory.informer_with(move |builder: InformerBuilder<ConfigMap>| {
+            builder.transform(move |mut map: ConfigMap| {
+                map.metadata.labels = Some([("is".to_owned(), value.to_owned())].into());
+                map
+            })
+        })
+    };
+    let (whole, bare, again) =
+        (factory.informer::<ConfigMap>(), factory.informer_with(strip), factory.informer_with(strip));
+    // One closure in the source, but not one closure: each has captured something else.
+    let (red, blue) = (label("red"), label("blue"));
+    factory.start();
+    for _ in 0..4 {
+        let mut item = object("a", 3);
+        item["data"] = serde_json::json!({"key": "value"});
+        std::mem::forget(server.next().await.stream_list("10", &[item]));
+    }
+    server.quiet_for(Duration::from_secs(1)).await;
+    factory.wait_for_cache_sync(Duration::from_secs(5)).await.unwrap();
+    let get = |informer: &SharedInformer<ConfigMap>| informer.lister().namespace("default").get("a").unwrap();
+    assert_eq!((get(&whole).data.is_some(), get(&bare).data.is_some()), (true, false));
+    let colour = |informer| get(informer).metadata.labels.as_ref().unwrap()["is"].clone();
+    assert_eq!((colour(&red), colour(&blue)), ("red".to_owned(), "blue".to_owned()));
+    assert!(std::sync::Arc::ptr_eq(&get(&bare), &get(&again)), "the same function is the same cache");
+}
+
+fn strip_data(mut map: ConfigMap) -> ConfigMap {
+    map.data = None;
+    map
 }
 
 #[tokio::test(start_paused = true)]

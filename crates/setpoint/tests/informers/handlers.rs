@@ -77,7 +77,7 @@ async fn a_handler_is_told_the_first_list_and_then_every_change() {
     let (client, mut server) = server();
     let (informer, _) = start(client);
     let diary = Diary::default();
-    informer.add_handler(diary.clone());
+    let _place = informer.add_handler(diary.clone());
     let watch = server.next().await.stream_list("10", &[object("a", 3)]);
     assert_eq!(diary.read().await, "initial a@3");
     watch.event("ADDED", &object("b", 11));
@@ -93,7 +93,7 @@ async fn a_handler_is_told_after_the_cache_has_it() {
     let (informer, _server, watch) = synced(&[]).await;
     let (lister, found) = (informer.lister(), Arc::new(AtomicBool::new(false)));
     let seen = found.clone();
-    informer.add_handler(HandlerFns::new().on_add(move |object: &Held<ConfigMap>, _| {
+    let _place = informer.add_handler(HandlerFns::new().on_add(move |object: &Held<ConfigMap>, _| {
         let name = object.metadata.name.as_deref().unwrap();
         seen.store(lister.namespace("default").get(name).is_some(), Ordering::Relaxed);
     }));
@@ -154,7 +154,7 @@ async fn a_stuck_handler_delays_nobody_and_is_told_the_essence_later() {
     let (informer, _server, watch) = synced(&[object("a", 3), object("b", 4)]).await;
     let (slow, fast) = (Diary::default(), Diary::default());
     let place = informer.add_handler(slow.clone());
-    informer.add_handler(fast.clone());
+    let _fast_place = informer.add_handler(fast.clone());
     slow.read().await;
     fast.read().await;
     slow.is_stuck.store(true, Ordering::Relaxed);
@@ -180,7 +180,7 @@ async fn a_relist_tells_what_changed_and_what_is_gone() {
     let (informer, mut server, watch) =
         synced(&[object("same", 1), object("changed", 2), object("gone", 3), object("again", 4)]).await;
     let diary = Diary::default();
-    informer.add_handler(diary.clone());
+    let _place = informer.add_handler(diary.clone());
     diary.read().await;
     watch.error(410, "Expired", "too old");
     let list = [object("same", 1), object("changed", 12), object_of("again", "other", 14), object("new", 15)];
@@ -196,8 +196,8 @@ async fn a_resync_tells_what_is_cached_again_to_the_handler_that_wants_it() {
     let (informer, _server, watch) = synced(&[object("a", 3)]).await;
     let (often, never) = (Diary::default(), Diary::default());
     let options = HandlerOptions { resync: Some(Duration::from_secs(30)), ..HandlerOptions::default() };
-    informer.add_handler_with(often.clone(), options);
-    informer.add_handler(never.clone());
+    let _often = informer.add_handler_with(often.clone(), options);
+    let _never = informer.add_handler(never.clone());
     assert_eq!(often.read().await, "initial a@3");
     watch.event("MODIFIED", &object("a", 11));
     often.read().await;
@@ -206,6 +206,66 @@ async fn a_resync_tells_what_is_cached_again_to_the_handler_that_wants_it() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(often.read().await, "resync a@11 a@11");
     assert_eq!(never.read().await, "initial a@3, update a@3 a@11");
+}
+
+#[tokio::test(start_paused = true)]
+async fn resyncs_that_a_handler_missed_are_one() {
+    let (informer, _server, _watch) = synced(&[object("a", 3)]).await;
+    let stuck = Diary::stuck();
+    let options = HandlerOptions { resync: Some(Duration::from_secs(30)), ..HandlerOptions::default() };
+    let _place = informer.add_handler_with(stuck.clone(), options);
+    tokio::time::sleep(Duration::from_secs(10 * 30 + 5)).await;
+    stuck.release();
+    assert_eq!(stuck.read().await, "initial a@3");
+    // The next one comes when it would have come anyway.
+    tokio::time::sleep(Duration::from_secs(24)).await;
+    assert_eq!(stuck.read().await, "");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(stuck.read().await, "resync a@3 a@3");
+
+    stuck.is_stuck.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(10 * 30)).await;
+    stuck.release();
+    assert_eq!(stuck.read().await, "resync a@3 a@3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_that_comes_never_or_always_is_none() {
+    let (informer, _server, watch) = synced(&[object("a", 3)]).await;
+    for period in [Duration::ZERO, Duration::MAX] {
+        let diary = Diary::default();
+        let options = HandlerOptions { resync: Some(period), ..HandlerOptions::default() };
+        let _place = informer.add_handler_with(diary.clone(), options);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(diary.read().await, "initial a@3");
+    }
+    assert!(watch.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_goes_with_its_registration() {
+    let (informer, _server, watch) = synced(&[object("a", 3)]).await;
+    let (gone, kept) = (Diary::default(), Diary::default());
+    let place = informer.add_handler(gone.clone());
+    let _kept = informer.add_handler(kept.clone());
+    assert_eq!(gone.read().await, "initial a@3");
+    drop(place);
+    watch.event("MODIFIED", &object("a", 11));
+    assert_eq!(gone.read().await, "");
+    assert_eq!(Arc::strong_count(&gone.lines), 1, "the handler itself is gone, too");
+    assert_eq!(kept.read().await, "initial a@3, update a@3 a@11");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detached_handler_stays_as_long_as_the_informer() {
+    let (informer, _server, watch) = synced(&[object("a", 3)]).await;
+    let diary = Diary::default();
+    informer.add_handler(diary.clone()).detach();
+    watch.event("MODIFIED", &object("a", 11));
+    assert!(diary.read().await.ends_with("a@11"));
+    drop(informer);
+    settle().await;
+    assert_eq!(Arc::strong_count(&diary.lines), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,7 +310,7 @@ async fn a_handler_that_panics_is_told_the_next_change() {
         assert_ne!(object.metadata.name.as_deref(), Some("bad"), "as planned");
         lines.write(words(object));
     });
-    informer.add_handler_with(
+    let _place = informer.add_handler_with(
         handler,
         HandlerOptions { name: Some("picky".into()), ..HandlerOptions::default() },
     );
@@ -288,7 +348,7 @@ async fn a_snapshot_handler_gets_the_whole_state_once_for_many_changes() {
 async fn a_dropped_informer_stops_asking() {
     let (client, mut server) = server();
     let (informer, _) = start(client);
-    informer.add_handler(Diary::default());
+    informer.add_handler(Diary::default()).detach();
     let watch = server.next().await.stream_list("10", &[]);
     settle().await;
     drop(informer);

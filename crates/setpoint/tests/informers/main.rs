@@ -9,7 +9,9 @@ mod history;
 mod in_process;
 mod informer;
 mod list;
+mod panics;
 mod property;
+mod recovery;
 mod script;
 mod watch;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
@@ -18,6 +19,9 @@ use tokio::time::{Instant, timeout};
 
 type Chunk = Result<Frame<Bytes>, std::io::Error>;
 type Answer = Result<Response<StreamBody<futures::stream::BoxStream<'static, Chunk>>>, std::io::Error>;
+
+/// The error that a body panics at instead of handing it on.
+const PANIC: &str = "panic";
 
 /// The test's end of the server.
 pub(crate) struct Server {
@@ -190,7 +194,10 @@ impl Asked {
     pub(crate) fn watch(self) -> Watch {
         assert!(self.is_watch(), "a watch was asked for, not {:?}", self.query);
         let (chunks, mut receiver) = mpsc::unbounded_channel();
-        let body = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
+        let body =
+            futures::stream::poll_fn(move |context| receiver.poll_recv(context)).inspect(|chunk: &Chunk| {
+                assert!(!chunk.as_ref().is_err_and(|error| error.to_string() == PANIC), "as planned");
+            });
         let body: futures::stream::BoxStream<'static, Chunk> = Box::pin(body);
         let answer = Response::builder().header("content-type", self.format.content_type());
         let _ = self.answer.send(Ok(answer.body(StreamBody::new(body)).unwrap()));
@@ -241,6 +248,11 @@ impl Watch {
     /// The connection breaks.
     pub(crate) fn reset(self) {
         let _ = self.chunks.send(Err(std::io::Error::other("reset by the script")));
+    }
+
+    /// Whoever reads on panics.
+    pub(crate) fn panic(self) {
+        let _ = self.chunks.send(Err(std::io::Error::other(PANIC)));
     }
 
     /// The server ends the watch in good order.

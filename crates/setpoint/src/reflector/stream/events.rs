@@ -16,6 +16,12 @@ use crate::reflector::watch::{Event, LineSplitter, decode_lines};
 /// Events that follow each other faster than this are a burst.
 const BURST: Duration = Duration::from_micros(50);
 
+/// Some events, and how many bytes they came in.
+pub(in crate::reflector) struct Events<T> {
+    pub(in crate::reflector) events: Vec<Event<T>>,
+    pub(in crate::reflector) bytes: usize,
+}
+
 /// The events of a watch.
 pub(in crate::reflector) struct EventStream<T> {
     bytes: ByteStream,
@@ -26,9 +32,9 @@ pub(in crate::reflector) struct EventStream<T> {
     waiting: usize,
     /// Whether the last bytes came soon after they were waited for.
     is_burst: bool,
-    pipeline: Pipeline<Vec<Event<T>>>,
+    pipeline: Pipeline<Events<T>>,
     /// Events that were handed out too early.
-    returned: Option<Vec<Event<T>>>,
+    returned: Option<Events<T>>,
     /// How the stream ended. What came before is handed out first.
     end: Option<Result<(), Failure>>,
 }
@@ -55,12 +61,12 @@ impl<T: Object> EventStream<T> {
     }
 
     /// Takes back what was handed out too early: it comes next.
-    pub(in crate::reflector) fn give_back(&mut self, events: Vec<Event<T>>) {
-        self.returned = (!events.is_empty()).then_some(events);
+    pub(in crate::reflector) fn give_back(&mut self, events: Events<T>) {
+        self.returned = (!events.events.is_empty()).then_some(events);
     }
 
     /// The next events; `None` when the server closed the stream after a whole one.
-    pub(in crate::reflector) async fn next(&mut self) -> Result<Option<Vec<Event<T>>>, Failure> {
+    pub(in crate::reflector) async fn next(&mut self) -> Result<Option<Events<T>>, Failure> {
         if let Some(events) = self.returned.take() {
             return Ok(Some(events));
         }
@@ -129,18 +135,21 @@ impl<T: Object> EventStream<T> {
         }
     }
 
-    fn decode_pieces(&mut self) -> Vec<Event<T>> {
-        self.waiting = 0;
-        let format = self.bytes.format;
-        self.pieces.drain(..).flat_map(|piece| decode_events(format, &self.decoder, &piece)).collect()
+    fn decode_pieces(&mut self) -> Events<T> {
+        let (format, bytes) = (self.bytes.format, std::mem::take(&mut self.waiting));
+        let pieces = self.pieces.drain(..);
+        Events {
+            events: pieces.flat_map(|piece| decode_events(format, &self.decoder, &piece)).collect(),
+            bytes,
+        }
     }
 
     fn start_decoding(&mut self) {
         let (pieces, decoder) = (std::mem::take(&mut self.pieces), self.decoder.clone());
-        let format = self.bytes.format;
-        self.waiting = 0;
+        let (format, bytes) = (self.bytes.format, std::mem::take(&mut self.waiting));
         self.pipeline.start(move || {
-            pieces.iter().flat_map(|piece| decode_events(format, &decoder, piece)).collect::<Vec<_>>()
+            let events = pieces.iter().flat_map(|piece| decode_events(format, &decoder, piece)).collect();
+            Events { events, bytes }
         });
     }
 }

@@ -39,7 +39,7 @@ impl<R: Send + 'static> Pipeline<R> {
         let Some(oldest) = self.in_flight.front_mut() else { return std::future::pending().await };
         let result = oldest.await;
         self.in_flight.pop_front();
-        // Decoding catches panics; only a runtime that is shutting down ends the task.
-        result.map_err(|error| Failure::Connection(error.to_string()))
+        // Decoding catches the panics of transforms; this is a runtime that is shutting down, or a bug.
+        result.map_err(|error| Failure::Broken(error.to_string()))
     }
 }

@@ -1,0 +1,69 @@
+//! Keeps the tasks of one scope running: its reflector, and what applies what that brings.
+
+use std::sync::Arc;
+
+use setpoint_env::Task;
+use tokio::task::JoinError;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::core::Core;
+use crate::Object;
+use crate::reflector::{BackoffState, Reflector};
+
+/// What the supervisor of a scope needs.
+pub(super) struct Supervisor<T> {
+    pub(super) core: Arc<Core<T>>,
+    pub(super) reflector: Arc<Reflector<T>>,
+    pub(super) stop: CancellationToken,
+}
+
+impl<T: Object> Supervisor<T> {
+    /// Runs both tasks until it is told to stop; when it returns, neither runs. If one panics, both begin again,
+    /// with a list: what was on its way from one to the other comes with that.
+    pub(super) async fn run(self) {
+        let Supervisor { core, reflector, stop } = self;
+        let target = &reflector.target;
+        let mut backoff = BackoffState::new(reflector.config.backoff, core.env.clone());
+        loop {
+            let span = tracing::info_span!("reflector", name = core.name, namespace = %target.scope);
+            let mut reflecting = core.env.spawn(reflector.clone().run().instrument(span));
+            let mut applying = core.env.spawn(core.clone().run(target.scope.clone(), reflector.fifo.clone()));
+            let ended = tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                Err(ended) = &mut applying => Some(("the task that applies changes", ended)),
+                Err(ended) = &mut reflecting => Some(("the reflector", ended)),
+            };
+            end(reflecting).await;
+            end(applying).await;
+            let Some((who, ended)) = ended.filter(|(_, ended)| ended.is_panic()) else { return };
+            let words = format!("{}: {who} panicked: {}", target.resource, words(ended));
+            core.restart(&target.scope);
+            reflector.fifo.clear();
+            reflector.metrics.restart();
+            tracing::error!(error = words, "the informer begins again with a list after a pause");
+            *reflector.trouble.lock() = Some(words);
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = sleep(backoff.next()) => {}
+            }
+        }
+    }
+}
+
+/// Stops a task, unless it has ended already.
+async fn end<R>(task: Task<R>) {
+    if !task.is_finished() {
+        task.stop().await;
+    }
+}
+
+/// What a panic said.
+fn words(panic: JoinError) -> String {
+    let Ok(panic) = panic.try_into_panic() else { return "the runtime is shutting down".to_owned() };
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".to_owned())
+}

@@ -1,0 +1,88 @@
+//! A reflector at work: one request after the other, each as its state says.
+
+mod lists;
+mod watches;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use super::Reflector;
+use super::backoff::BackoffState;
+use super::error::Failure;
+use super::recovery::{AsOf, Recovery, State, Step};
+use super::stage::Stage;
+use super::stream::EventStream;
+use crate::{Object, ResourceVersion};
+
+pub(super) struct Run<T> {
+    parts: Arc<Reflector<T>>,
+    state: State,
+    recovery: Recovery,
+    /// The newest version seen: where the next watch starts.
+    last: Option<ResourceVersion>,
+    /// The pages of a list so far.
+    pages: Option<Pages<T>>,
+    /// The watch that a streaming list has become.
+    stream: Option<EventStream<T>>,
+}
+
+/// A list that comes in pages.
+struct Pages<T> {
+    stage: Stage<T>,
+    /// Names the next page.
+    token: Option<String>,
+}
+
+impl<T: Object> Run<T> {
+    /// Begins with a list, which must not be older than what the cache has.
+    pub(super) fn new(parts: Arc<Reflector<T>>) -> Run<T> {
+        let backoff = BackoffState::new(parts.config.backoff, parts.env.clone());
+        let recovery = Recovery::new(backoff, parts.config.streaming);
+        let last = parts.indexer.watermark(&parts.target.scope);
+        Run { state: recovery.list(AsOf::Seen), parts, recovery, last, pages: None, stream: None }
+    }
+
+    /// Makes requests for ever. Which one comes next is what the last one says if it worked, and what the table
+    /// of recoveries says if it did not.
+    pub(super) async fn forever(mut self) -> Infallible {
+        loop {
+            let before = self.last.clone();
+            let result = self.request().await;
+            if result.is_ok() || self.last != before {
+                self.recovery.worked();
+            }
+            self.state = match result {
+                Ok(next) => next,
+                Err(failure) => self.recover(failure).await,
+            };
+        }
+    }
+
+    async fn request(&mut self) -> Result<State, Failure> {
+        match self.state {
+            State::StreamingList(as_of) => self.streaming_list(as_of).await,
+            State::List(as_of) => self.list(as_of).await,
+            State::Page => self.page().await,
+            State::WholeList => self.whole_list(None, AsOf::Newest).await,
+            State::Watch => self.watch().await,
+        }
+    }
+
+    async fn recover(&mut self, failure: Failure) -> State {
+        let Step { next, pause } = self.recovery.after(self.state, &failure);
+        if self.state == State::Watch && next != State::Watch {
+            self.parts.metrics.relist(failure.as_label());
+        }
+        if pause.is_zero() && matches!(failure, Failure::Refused { .. }) {
+            // A server that says what it can do instead is not in trouble.
+            tracing::debug!(%failure, ?next, "the reflector asks in another way");
+        } else {
+            self.parts.report(failure);
+            tokio::time::sleep(pause).await;
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests;
