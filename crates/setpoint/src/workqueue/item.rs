@@ -53,7 +53,7 @@ impl<K> Item<K> {
     where
         K: Clone,
     {
-        self.queue.inner.shared.hold(self.slot, until, super::after(Instant::now(), limit));
+        self.queue.inner.shared.hold(self.slot, until, Instant::now().later(limit));
     }
 }
 
