@@ -22,6 +22,8 @@ const NAME: &str = "node-controller";
 const LEASES: &str = "kube-node-lease";
 /// How long a node may be silent.
 const GRACE: Duration = Duration::from_secs(50);
+/// How often a silent node is looked at again.
+const MONITOR: Duration = Duration::from_secs(5);
 /// The conditions of which nobody knows anything when a node is silent.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 /// The taint of each condition: the status that brings it, its key, and whether it drives pods away.
@@ -88,7 +90,8 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     if status_of(&node, "Ready").is_some_and(|status| status != "True") {
         mark_pods(&cx, &watch.pods, &node).await?;
     }
-    Ok(if silent < GRACE { Action::requeue_after(GRACE.saturating_sub(silent)) } else { Action::done() })
+    // A kubelet that was back for a moment may have said that its pods are ready, without a sign of life of the node.
+    Ok(Action::requeue_after(if silent < GRACE { GRACE.saturating_sub(silent) } else { MONITOR }))
 }
 
 impl Watch {

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use setpoint_env::Later;
 use tokio::time::{Instant, Sleep};
 
 use super::WorkQueue;
