@@ -63,7 +63,7 @@ const PARTS: &[Part] = &[
     Part {
         name: "power",
         what: "power cuts: pages that were not synced, or failed to be, are lost",
-        arguments: &["test", "-p", "setpoint-apiserver", "--lib", "power_cut", "--", "--nocapture"],
+        arguments: &["test", "-p", "setpoint-apiserver", "--lib", "power_cuts", "--", "--nocapture"],
         environment: &[("SETPOINT_POWER_CUTS", "1000")],
     },
     Part {
@@ -142,8 +142,8 @@ fn repeat(part: &Part, root: &Path, logs: &Path, share: Duration, first: u64) ->
 fn once(part: &Part, root: &Path, log: &PathBuf, seed: u64) -> Result<bool> {
     let mut command: Command = workspace::cargo(root);
     command.args(part.arguments).envs(part.environment.iter().copied());
-    // Property tests read the one, our own random tests the other.
-    command.env("PROPTEST_RNG_SEED", seed.to_string()).env("SETPOINT_SEED", seed.to_string());
+    // Property tests read the one, power cuts the other.
+    command.env("PROPTEST_RNG_SEED", seed.to_string()).env("SETPOINT_POWER_SEED", seed.to_string());
     let finished = process::run(command, None, ROUND_LIMIT);
     let (passed, text) = match finished {
         Ok(finished) => (finished.status.success(), format!("{}\n{}", finished.stdout, finished.stderr)),
