@@ -216,7 +216,8 @@ async fn prepare(
                 if request.verb.is_write() {
                     return Ok(Step::Write(request));
                 }
-                Ok(Step::Answered(dispatch::resource(core, &request).await?))
+                // In a box: what is around it would move the state of every handler.
+                Ok(Step::Answered(Box::pin(dispatch::resource(core, &request)).await?))
             }
         }
     };
@@ -246,7 +247,7 @@ impl Write {
     async fn run(self, core: &Arc<Core>) -> Result<Response<Body>> {
         let Write { request, place, deadline } = self;
         let work = async {
-            let outcome = dispatch::resource(core, &request).await;
+            let outcome = Box::pin(dispatch::resource(core, &request)).await;
             // Also after an error: it may have come after the commit. What is cut off here is done by `rbac::keep`.
             if is_cluster_role(&request)
                 && let Err(error) = rbac::gather(core).await
