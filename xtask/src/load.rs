@@ -21,14 +21,16 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Subcommand;
 
+use crate::workspace;
+
 /// Options of `cargo xtask load`.
 #[derive(clap::Args)]
 pub(crate) struct Load {
     #[command(subcommand)]
     what: What,
-    /// The program to measure: a release build.
-    #[arg(long, global = true, value_name = "PATH", default_value = "target/release/setpoint")]
-    binary: PathBuf,
+    /// The program to measure [default: the release build in cargo's target folder]
+    #[arg(long, global = true, value_name = "PATH")]
+    binary: Option<PathBuf>,
     /// Where the server keeps its data: a folder on the disk to measure.
     #[arg(long, global = true, value_name = "DIR", default_value = ".")]
     on: PathBuf,
@@ -54,7 +56,9 @@ enum What {
 
 /// Runs it.
 pub(crate) fn run(options: &Load) -> Result<ExitCode> {
-    let binary = options.binary.canonicalize().context("cargo build --release -p setpoint-cli makes it")?;
+    let built = || Ok::<_, anyhow::Error>(workspace::target(workspace::root()?).join("release/setpoint"));
+    let binary = options.binary.clone().map_or_else(built, Ok)?;
+    let binary = binary.canonicalize().context("cargo build --release -p setpoint-cli makes it")?;
     match &options.what {
         What::Throughput(what) => throughput::run(what, &binary, &options.on)?,
         What::Fill(what) => fill::run(what, &binary, &options.on)?,

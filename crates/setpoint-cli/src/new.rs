@@ -20,8 +20,8 @@ use crate::r#gen::{format, put, tell};
 ///     setpoint new shop-operator --group shop.example.com --owns deployment --webhook
 ///     setpoint new certs --from-crd certificates.yaml
 ///
-/// The project uses the crates of the checkout of Setpoint that this binary or the current
-/// folder is in, else the published ones.
+/// The project uses the crates of the checkout of Setpoint that --checkout names, or that this
+/// binary or the current folder is in, else the published ones.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct New {
@@ -60,6 +60,10 @@ pub(crate) struct New {
     #[arg(long)]
     webhook: bool,
 
+    /// Use the crates of this checkout of Setpoint [default: the one that this binary or the current folder is in]
+    #[arg(long, value_name = "FOLDER")]
+    checkout: Option<PathBuf>,
+
     /// Overwrite files that are there
     #[arg(long, conflicts_with = "dry_run")]
     force: bool,
@@ -73,7 +77,7 @@ impl New {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let name = self.path.file_name().and_then(|name| name.to_str());
         let name = name.with_context(|| format!("{}: is no name", self.path.display()))?.to_owned();
-        let checkout = find_checkout();
+        let checkout = self.checkout()?;
         let project = self.project(&name, checkout.as_deref())?;
         let mut files = project.render()?;
         if let Some(checkout) = &checkout {
@@ -94,6 +98,18 @@ impl New {
             tell(&format!("\nNow: cd {} && cargo test; README.md says the rest.\n", self.path.display()));
         }
         Ok(())
+    }
+
+    fn checkout(&self) -> anyhow::Result<Option<PathBuf>> {
+        if let Some(folder) = &self.checkout {
+            let checkout = checkout_of(&std::path::absolute(folder)?);
+            return Ok(Some(
+                checkout.with_context(|| format!("{}: no checkout of Setpoint", folder.display()))?,
+            ));
+        }
+        // Built with a target folder elsewhere, the program is outside of its checkout.
+        let program = std::env::current_exe().ok().and_then(|path| checkout_of(&path));
+        Ok(program.or_else(|| checkout_of(&std::env::current_dir().ok()?)))
     }
 
     fn project(&self, name: &str, checkout: Option<&Path>) -> anyhow::Result<Project> {
@@ -132,10 +148,4 @@ impl New {
             None => project,
         })
     }
-}
-
-/// The checkout that this program was built in, or that the user is in.
-fn find_checkout() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok().and_then(|path| checkout_of(&path));
-    program.or_else(|| checkout_of(&std::env::current_dir().ok()?))
 }

@@ -60,7 +60,9 @@ fn a_project_is_formatted_and_resolves_without_a_network() -> anyhow::Result<()>
         &["new", "gizmo", "--from-crd", "crd.yaml", "--owns", "service"],
     ];
     for arguments in variants {
-        works(folder.path(), arguments)?;
+        // The binary may be outside of the checkout: cargo's target folder can be anywhere.
+        let arguments = [arguments, &["--checkout", env!("CARGO_MANIFEST_DIR")]].concat();
+        works(folder.path(), &arguments)?;
         let project = folder.path().join(arguments[1]);
         let mut rustfmt = Command::new("rustfmt");
         rustfmt.args(["--edition", "2024", "--check", "src/lib.rs", "src/main.rs", "examples/manifests.rs"]);
@@ -107,7 +109,7 @@ fn what_cannot_be_is_refused_before_anything_is_written() -> anyhow::Result<()> 
     std::fs::write(folder.path().join("pod.yaml"), "kind: Pod\n")?;
     let two = format!("{CRD}---{}", CRD.replace("Gizmo", "Gadget").replace("gizmos", "gadgets"));
     std::fs::write(folder.path().join("two.yaml"), two)?;
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["new", "MyApp"], "such as my-app"),
         (&["new", "type"], "is a keyword of Rust; call it type-operator"),
         (&["new", "2go"], "beginning with a letter"),
@@ -117,6 +119,7 @@ fn what_cannot_be_is_refused_before_anything_is_written() -> anyhow::Result<()> 
         (&["new", "x", "--from-crd", "pod.yaml"], "pod.yaml: not a CustomResourceDefinition, but a Pod"),
         (&["new", "x", "--from-crd", "two.yaml"], "several kinds in it; say --kind: Gizmo, Gadget"),
         (&["new", "x", "--from-crd", "none.yaml"], "none.yaml: No such file"),
+        (&["new", "x", "--checkout", "."], ".: no checkout of Setpoint"),
     ];
     for (arguments, words) in cases {
         let error = fails(folder.path(), arguments)?;

@@ -15,6 +15,7 @@ use super::{SUITE, Tools};
 use crate::real::report::Report;
 use crate::real::samples::stage::{LIMIT, Stage};
 use crate::real::servers::Server;
+use crate::workspace;
 
 /// A project to make.
 pub(super) struct Variant {
@@ -89,7 +90,8 @@ fn check(report: &Report, tools: &Tools<'_>, variant: &Variant, crd: Option<Path
     if let Some(crd) = crd {
         std::fs::copy(crd, home.path().join("crd.yaml"))?;
     }
-    let arguments: Vec<&str> = ["new", variant.project].iter().chain(variant.options).copied().collect();
+    let root = workspace::root()?.display().to_string();
+    let arguments = [&["new", variant.project, "--checkout", &root], variant.options].concat();
     tools.setpoint(home.path(), &arguments)?;
     let made = begun.elapsed();
     let project = home.path().join(variant.project);
