@@ -10,6 +10,7 @@ mod codegen;
 mod differential;
 mod discovery;
 mod helm;
+mod histories;
 mod http;
 mod informer;
 mod kubectl;
@@ -107,6 +108,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
         cluster::run(report, peers, &binary);
     }
     workloads::run(report, peers, &binary);
+    histories::run(report, peers, &binary, profile, skip_build);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
     if !kinds && !startup && !differential && !access {
@@ -291,6 +293,9 @@ fn list() {
     }
     for name in helm::NAMES {
         println!("{}: {name}", helm::SUITE);
+    }
+    for name in histories::names() {
+        println!("{}: {name}", histories::SUITE);
     }
     for name in access::NAMES {
         println!("{}: {name}", access::SUITE);

@@ -67,6 +67,24 @@ const PARTS: &[Part] = &[
         environment: &[("SETPOINT_POWER_CUTS", "1000")],
     },
     Part {
+        name: "histories",
+        what: "every operation recorded and checked, through kills and compactions; kube-apiserver must pass too",
+        arguments: &[
+            "xtask",
+            "load",
+            "histories",
+            "--minutes",
+            "3",
+            "--against",
+            "memory",
+            "--against",
+            "redb",
+            "--against",
+            "kube-apiserver",
+        ],
+        environment: &[],
+    },
+    Part {
         name: "hostile",
         what: "hostile requests beside a decent client",
         arguments: &["xtask", "load", "hostile"],
@@ -142,8 +160,10 @@ fn repeat(part: &Part, root: &Path, logs: &Path, share: Duration, first: u64) ->
 fn once(part: &Part, root: &Path, log: &PathBuf, seed: u64) -> Result<bool> {
     let mut command: Command = workspace::cargo(root);
     command.args(part.arguments).envs(part.environment.iter().copied());
-    // Property tests read the one, power cuts the other.
-    command.env("PROPTEST_RNG_SEED", seed.to_string()).env("SETPOINT_POWER_SEED", seed.to_string());
+    // Property tests, power cuts and histories each read their own.
+    for name in ["PROPTEST_RNG_SEED", "SETPOINT_POWER_SEED", "SETPOINT_HISTORY_SEED"] {
+        command.env(name, seed.to_string());
+    }
     let finished = process::run(command, None, ROUND_LIMIT);
     let (passed, text) = match finished {
         Ok(finished) => (finished.status.success(), format!("{}\n{}", finished.stdout, finished.stderr)),
