@@ -21,6 +21,7 @@ use crate::watch::{Event, From};
 pub(super) fn check(timeline: &Timeline<'_>, found: &mut Found) {
     let mut bounds = Bounds::new(timeline);
     bounds.read_operations();
+    bounds.read_unseen(found);
     bounds.read_watches();
     bounds.finish_latest();
     let mut refusals = refusals(timeline);
@@ -117,6 +118,32 @@ impl<'a> Bounds<'a> {
                     }
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Deletes whose version nobody saw lie between the last version of their object and the next one of its name.
+    fn read_unseen(&mut self, found: &mut Found) {
+        let timeline = self.timeline;
+        for unseen in timeline.unseen.values() {
+            let operation = &timeline.history.operations[unseen.deleter];
+            let (Some(last), source) = (unseen.last, Source::Operation(unseen.deleter)) else { continue };
+            self.not_after(last, operation.end, source);
+            if let Some(next) = timeline.after(&timeline.points[last]) {
+                self.not_before(timeline.up_to(next.version) - 1, operation.start, source);
+            }
+        }
+        if timeline.unseen.is_empty() {
+            return;
+        }
+        for operation in &timeline.history.operations {
+            let Call::Get { fresh: Fresh::Latest, .. } = operation.call else { continue };
+            let Outcome::Found(item) = &operation.outcome else { continue };
+            let Some(unseen) = timeline.unseen.get(&item.state.uid) else { continue };
+            let delete = &timeline.history.operations[unseen.deleter];
+            if delete.end < operation.start {
+                let evidence = [delete.to_string(), operation.to_string()];
+                found.add(Promise::Linearizable, "an object is read that was deleted before", evidence);
             }
         }
     }

@@ -53,6 +53,14 @@ pub(super) struct Point {
     pub(super) place: usize,
 }
 
+/// An answered delete at a version that nobody has seen.
+pub(super) struct Unseen {
+    /// The operation.
+    pub(super) deleter: usize,
+    /// The last version of the object that somebody has seen.
+    pub(super) last: Option<usize>,
+}
+
 /// All versions that anybody has seen, in order.
 pub(super) struct Timeline<'a> {
     pub(super) history: &'a History,
@@ -61,6 +69,8 @@ pub(super) struct Timeline<'a> {
     pub(super) of_key: BTreeMap<Key, Vec<usize>>,
     /// The earliest start among operations on an object that may have been done though no version shows it.
     loose: BTreeMap<Key, Moment>,
+    /// Objects whose delete was answered, at a version that nobody has seen.
+    pub(super) unseen: HashMap<u128, Unseen, FixedState>,
     /// Stretches of versions in which nothing can be unseen, because a watch told of all: after the first, up to the second.
     covered: Vec<(Version, Version)>,
     done_after_all: usize,
@@ -74,6 +84,7 @@ impl<'a> Timeline<'a> {
             points,
             of_key: BTreeMap::new(),
             loose: BTreeMap::new(),
+            unseen: HashMap::default(),
             covered: covered(history),
             done_after_all: 0,
         };
@@ -193,7 +204,8 @@ impl<'a> Timeline<'a> {
                 let evidence = [operations[deleter].to_string(), self.tell(shown.source), self.tell(next.source)];
                 found.add(Promise::Reliable, why, evidence);
             }
-            self.loosen(&operations[deleter]);
+            let last = last.get(&uid).copied();
+            self.unseen.insert(uid, Unseen { deleter, last });
         }
     }
 
@@ -237,7 +249,9 @@ impl<'a> Timeline<'a> {
 
     /// Whether something may have happened to an object between two versions, and by a moment, that nobody has seen.
     pub(super) fn may_hide(&self, key: Key, after: Version, to: Version, by: Moment) -> bool {
-        self.loose.get(&key).is_some_and(|start| *start < by) && !self.is_covered(after, to)
+        let is_loose = self.loose.get(&key).is_some_and(|start| *start < by);
+        let is_deleted = || self.at(key, after).is_some_and(|point| self.unseen.contains_key(&point.change.state().uid));
+        (is_loose || is_deleted()) && !self.is_covered(after, to)
     }
 
     fn is_covered(&self, after: Version, to: Version) -> bool {
