@@ -108,10 +108,11 @@ struct Found {
 }
 
 impl Found {
-    fn add<const N: usize>(&mut self, promise: Promise, why: impl Into<String>, evidence: [String; N]) {
+    fn add(&mut self, promise: Promise, why: impl Into<String>, evidence: impl IntoIterator<Item = String>) {
         self.total += 1;
         if self.violations.iter().filter(|known| known.promise == promise).count() < KEPT {
-            self.violations.push(Violation { promise, why: why.into(), evidence: evidence.into() });
+            let evidence = evidence.into_iter().collect();
+            self.violations.push(Violation { promise, why: why.into(), evidence });
         }
     }
 }

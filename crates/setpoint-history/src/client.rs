@@ -16,7 +16,7 @@ const REMEMBERED: usize = 32;
 
 /// A client that sends one random request after another.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     id: u16,
     number: u32,
     collection: Arc<str>,
@@ -38,7 +38,7 @@ struct Pages {
 
 /// A request under way.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub(crate) struct Asked {
     mark: Mark,
     call: Call,
     start: Moment,
@@ -46,7 +46,7 @@ pub struct Asked {
 
 impl Client {
     /// A client of the ConfigMaps of one namespace.
-    pub fn new(id: u16, seed: u64, namespace: &str, keys: u16) -> Client {
+    pub(crate) fn new(id: u16, seed: u64, namespace: &str, keys: u16) -> Client {
         Client {
             id,
             number: 0,
@@ -60,7 +60,7 @@ impl Client {
     }
 
     /// A random request.
-    pub fn next(&mut self, now: Moment) -> (Asked, Request) {
+    pub(crate) fn next(&mut self, now: Moment) -> (Asked, Request) {
         if let Some(pages) = self.pages.take() {
             let (asked, mut request) = self.ask(pages.call, now);
             request.path.push_str("&continue=");
@@ -100,7 +100,7 @@ impl Client {
     }
 
     /// A request of one's choice.
-    pub fn ask(&mut self, call: Call, now: Moment) -> (Asked, Request) {
+    pub(crate) fn ask(&mut self, call: Call, now: Moment) -> (Asked, Request) {
         self.number += 1;
         let mark = Mark { client: self.id, number: self.number };
         let request = self.request(&call, mark);
@@ -145,7 +145,7 @@ impl Client {
     }
 
     /// Writes down what came of a request; no reply means that none came in full.
-    pub fn finish(&mut self, asked: Asked, now: Moment, reply: Option<&Reply>) -> Operation {
+    pub(crate) fn finish(&mut self, asked: Asked, now: Moment, reply: Option<&Reply>) -> Operation {
         let Asked { mark, call, start } = asked;
         let outcome = match reply {
             Some(reply) => self.read(&call, reply),

@@ -10,7 +10,7 @@ use crate::object::Moment;
 ///
 /// It follows tokio's clock. Where time stands still it counts on, so that order is never lost.
 #[derive(Debug)]
-pub struct Clock {
+pub(crate) struct Clock {
     origin: Instant,
     last: AtomicU64,
 }
@@ -18,12 +18,12 @@ pub struct Clock {
 impl Clock {
     /// A clock that begins now.
     #[must_use]
-    pub fn start() -> Clock {
+    pub(crate) fn start() -> Clock {
         Clock { origin: Instant::now(), last: AtomicU64::new(0) }
     }
 
     /// Later than every moment before.
-    pub fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Moment {
         let passed = u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let next = |last: Moment| passed.max(last.saturating_add(1));
         // One total order is what makes "ended before the other began" mean something.

@@ -40,13 +40,9 @@ mod watcher;
 mod wire;
 
 pub use check::{Verdict, check};
-pub use client::{Asked, Client};
-pub use clock::Clock;
 pub use history::History;
 pub use load::{Load, NoAnswer, Until};
 pub use object::{Item, Key, Mark, Moment, State, Version};
 pub use operation::{Call, Continue, Fresh, Operation, Outcome};
 pub use violation::{Promise, Violation};
 pub use watch::{Ended, Event, From, Watch};
-pub use watcher::{Step, Watcher};
-pub use wire::{Reply, Request};

@@ -5,7 +5,7 @@ use std::fmt;
 /// The resourceVersion of an object, a list or an event.
 pub type Version = u64;
 
-/// A moment on the [`Clock`](crate::Clock) of a history: nanoseconds since it began, and never the same twice.
+/// A moment of a history: nanoseconds since it began, and never the same twice.
 pub type Moment = u64;
 
 /// The name of an object, in the order of names: `o003`.

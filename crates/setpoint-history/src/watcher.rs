@@ -18,7 +18,7 @@ const INITIAL_END: &str = "k8s.io/initial-events-end";
 
 /// A watcher that begins where it stopped, again and again, and sometimes elsewhere.
 #[derive(Debug)]
-pub struct Watcher {
+pub(crate) struct Watcher {
     id: u16,
     number: u32,
     collection: Arc<str>,
@@ -35,7 +35,7 @@ pub struct Watcher {
 
 /// Whether a watch goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// It does.
     GoesOn,
     /// It has ended so.
@@ -44,7 +44,7 @@ pub enum Step {
 
 impl Watcher {
     /// A watcher of all objects of a namespace, or of one. It begins at `from`, or with what is there.
-    pub fn new(id: u16, seed: u64, namespace: &str, key: Option<Key>, from: Option<Version>) -> Watcher {
+    pub(crate) fn new(id: u16, seed: u64, namespace: &str, key: Option<Key>, from: Option<Version>) -> Watcher {
         Watcher {
             id,
             number: 0,
@@ -59,17 +59,17 @@ impl Watcher {
     }
 
     /// What it watches, if that is one object.
-    pub fn key(&self) -> Option<Key> {
+    pub(crate) fn key(&self) -> Option<Key> {
         self.key
     }
 
     /// The version up to which it was told everything.
-    pub fn told_to(&self) -> Option<Version> {
+    pub(crate) fn told_to(&self) -> Option<Version> {
         self.told_to
     }
 
     /// Begins a watch.
-    pub fn begin(&mut self, now: Moment) -> Request {
+    pub(crate) fn begin(&mut self, now: Moment) -> Request {
         let from = match (self.told_to, self.random.random_range(0..100)) {
             // The first watcher leaves no gaps, so that little stays unseen.
             (Some(_), 0..4) if self.id > 0 => From::Now,
@@ -95,7 +95,7 @@ impl Watcher {
     }
 
     /// Takes a line of the running watch.
-    pub fn take(&mut self, now: Moment, line: &[u8]) -> Step {
+    pub(crate) fn take(&mut self, now: Moment, line: &[u8]) -> Step {
         let unreadable = || Step::Ends(Ended::Unreadable(String::from_utf8_lossy(line).into_owned()));
         let Ok(line) = serde_json::from_slice::<Line>(line) else { return unreadable() };
         let object = &line.object;
@@ -124,14 +124,14 @@ impl Watcher {
     }
 
     /// The versions that it knows are no longer there.
-    pub fn expire(&mut self) -> Ended {
+    pub(crate) fn expire(&mut self) -> Ended {
         self.told_to = None;
         self.older.clear();
         Ended::Expired
     }
 
     /// The running watch is over.
-    pub fn end(&mut self, ended: Ended) -> Option<Watch> {
+    pub(crate) fn end(&mut self, ended: Ended) -> Option<Watch> {
         self.running.take().map(|watch| Watch { ended, ..watch })
     }
 

@@ -6,15 +6,15 @@ use crate::object::{Item, Key, Mark, State, Version};
 
 /// A request to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub(crate) struct Request {
     /// `GET`, `POST` …
-    pub method: &'static str,
+    pub(crate) method: &'static str,
     /// With its query.
-    pub path: String,
+    pub(crate) path: String,
     /// The type of the body.
-    pub media: &'static str,
+    pub(crate) media: &'static str,
     /// Empty for none.
-    pub body: String,
+    pub(crate) body: String,
 }
 
 impl Request {
@@ -25,11 +25,11 @@ impl Request {
 
 /// An answer that came in full.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// The status code.
-    pub code: u16,
+    pub(crate) code: u16,
     /// The body.
-    pub body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// What we read of an object, a list or a Status.

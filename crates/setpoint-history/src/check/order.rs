@@ -207,13 +207,12 @@ impl<'a> Bounds<'a> {
         let end = refusal.operation.end;
         let count = of_key.partition_point(|index| self.earliest[*index].is_none_or(|(moment, _)| moment <= end));
         let tell = |at: Option<usize>| {
-            at.and_then(|at| of_key.get(at)).map_or_else(
-                || "nobody has seen another version of it".to_owned(),
-                |index| self.timeline.tell_point(&self.timeline.points[*index]),
-            )
+            let index = of_key.get(at?)?;
+            Some(self.timeline.tell_point(&self.timeline.points[*index]))
         };
         let why = "the object was not so at any moment between the start and the end";
-        let evidence = [tell(count.checked_sub(1)), refusal.operation.to_string(), tell(Some(count))];
+        let (before, after) = (tell(count.checked_sub(1)), tell(Some(count)));
+        let evidence = before.into_iter().chain([refusal.operation.to_string()]).chain(after);
         found.add(Promise::Linearizable, why, evidence);
     }
 

@@ -1,7 +1,7 @@
 //! Each version follows from the one before it: what a write says it found was there.
 
 use super::Found;
-use super::timeline::{Change, Point, Timeline};
+use super::timeline::{Change, Point, Source, Timeline};
 use crate::object::{State, Version};
 use crate::operation::Call;
 use crate::violation::Promise;
@@ -15,8 +15,12 @@ pub(super) fn check(timeline: &Timeline<'_>, found: &mut Found) {
         let Some(writer) = point.writer else { continue };
         let by = timeline.history.operations[writer].end;
         if why.is_certain || !timeline.may_hide(point.key, since, point.version, by) {
-            let seen = before.map_or_else(|| "nothing before it".to_owned(), |before| timeline.tell_point(before));
-            found.add(Promise::Follows, why.text, [seen, timeline.tell_point(point), timeline.tell(point.source)]);
+            let seen = before.map(|before| timeline.tell_point(before));
+            let mut evidence: Vec<_> = seen.into_iter().chain([timeline.tell_point(point)]).collect();
+            if point.source != Source::Operation(writer) {
+                evidence.push(timeline.tell(point.source));
+            }
+            found.add(Promise::Follows, why.text, evidence);
         }
     }
 }

@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
             (Event::Modified(_), None) if before.is_some() => "an object is modified that was not there",
             _ => return,
         };
-        let seen = before.map_or_else(String::new, |before| self.timeline.tell_point(before));
-        found.add(Promise::Atomic, why, [seen, tell_event(self.watch, at)]);
+        let seen = before.map(|before| self.timeline.tell_point(before));
+        found.add(Promise::Atomic, why, seen.into_iter().chain([tell_event(self.watch, at)]));
     }
 }

@@ -15,7 +15,7 @@ use super::faults::{Fault, Mutant};
 use crate::{ApiServer, User};
 
 /// How many seeds are tried.
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 10;
 
 /// Finds the fault, and says after how many operations it was seen.
 #[expect(clippy::print_stdout, reason = "how soon a fault is caught is what these tests are read for")]
@@ -59,7 +59,7 @@ pub(super) fn run(fault: Fault, seed: u64) -> (History, Verdict) {
         let compacted = server.clone();
         let compactions = async move {
             loop {
-                tokio::time::sleep(Duration::from_millis(70)).await;
+                tokio::time::sleep(Duration::from_millis(30)).await;
                 compacted.compact();
             }
         };
