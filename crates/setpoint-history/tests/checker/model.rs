@@ -1,7 +1,7 @@
 //! Histories of a server that is right by construction, and what becomes of them when one thing is changed.
 
 use proptest::prelude::*;
-use setpoint_history::{Call, Event, Fresh, History, Outcome, Promise, check, model};
+use setpoint_history::{Call, Event, Fresh, History, Item, Operation, Outcome, Promise, check, model};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
@@ -50,6 +50,13 @@ proptest! {
     }
 }
 
+fn item(operation: &Operation) -> Option<Item> {
+    match operation.outcome {
+        Outcome::Written(item) => Some(item),
+        _ => None,
+    }
+}
+
 /// A read, and what it would have found if its object had not been changed by a write that was over by then.
 fn stale(history: &History, at: prop::sample::Index) -> Option<(usize, Outcome)> {
     let reads: Vec<_> = history
@@ -58,14 +65,13 @@ fn stale(history: &History, at: prop::sample::Index) -> Option<(usize, Outcome)>
         .enumerate()
         .filter_map(|(index, read)| {
             let Call::Get { key, fresh: Fresh::Latest } = read.call else { return None };
-            let written = |operation: &&setpoint_history::Operation| {
+            let written = |operation: &&Operation| {
                 matches!(&operation.outcome, Outcome::Written(item) if item.key == key) && operation.end < read.start
             };
-            let mut versions: Vec<_> = history.operations.iter().filter(written).collect();
-            versions.sort_by_key(|operation| operation.end);
-            let [.., older, _] = versions[..] else { return None };
-            let Outcome::Written(item) = older.outcome else { return None };
-            Some((index, Outcome::Found(item)))
+            let mut items: Vec<_> = history.operations.iter().filter(written).filter_map(item).collect();
+            items.sort_by_key(|item| item.version);
+            let [.., older, _] = items[..] else { return None };
+            Some((index, Outcome::Found(older)))
         })
         .collect();
     (!reads.is_empty()).then(|| at.get(&reads).clone())

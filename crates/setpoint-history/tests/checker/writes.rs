@@ -70,6 +70,15 @@ fn an_update_finds_the_version_that_it_names() {
 }
 
 #[test]
+fn an_update_may_name_a_version_that_nobody_else_saw() {
+    let update = |expect| Call::Update { key: A, expect };
+    Story::created()
+        .then((3, 4), update(None), Outcome::Unknown)
+        .then((5, 6), update(Some(11)), Outcome::Written(item(A, 12, 3)))
+        .holds();
+}
+
+#[test]
 fn a_patch_finds_the_state_before_it() {
     let patch = |found: u32| Story::updated().then((5, 6), JSON, Outcome::Written(made_from(item(A, 12, 3), found)));
     patch(2).holds();
