@@ -9,6 +9,7 @@ mod cluster;
 mod codegen;
 mod differential;
 mod discovery;
+mod handover;
 mod helm;
 mod http;
 mod informer;
@@ -109,10 +110,17 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     workloads::run(report, peers, &binary);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
-    if !kinds && !startup && !differential && !access {
+    let handover = wants(handover::SUITE);
+    if handover {
+        handover::ours(report, &binary, skip_build);
+    }
+    if !kinds && !startup && !differential && !access && !handover {
         return Ok(());
     }
     let reference = Reference::get(peers);
+    if handover {
+        handover::theirs(report, &reference, skip_build);
+    }
     if kinds {
         compare(report, &binary, &reference, discovery::SUITE, discovery::run);
     }
@@ -188,9 +196,13 @@ fn against_kube_apiserver(report: &mut Report, peers: &Peers, options: &Real) ->
         discovery::run(report, &server.client()?, &server.client()?);
     }
     drop(server);
+    let reference = Ok(reference);
+    if report.filter().takes_suite(handover::SUITE) {
+        handover::theirs(report, &reference, skip_build);
+    }
     if report.filter().takes_suite(startup::SUITE) {
         report.skip(startup::SUITE, "its checks are about setpoint");
-        startup::run_reference(report, &Ok(reference));
+        startup::run_reference(report, &reference);
     }
     Ok(())
 }
@@ -288,6 +300,9 @@ fn list() {
     }
     for name in differential::names() {
         println!("{}: {name}", differential::SUITE);
+    }
+    for name in handover::NAMES {
+        println!("{}: {name}", handover::SUITE);
     }
     for name in helm::NAMES {
         println!("{}: {name}", helm::SUITE);
