@@ -104,13 +104,13 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     let (kinds, startup) = (wants(discovery::SUITE), wants(startup::SUITE));
     let (differential, access) = (wants(differential::SUITE), wants(access::SUITE));
     let clusters = wants(cluster::OURS) || wants(cluster::THEIRS);
+    let handover = wants(handover::SUITE);
     if clusters {
         cluster::run(report, peers, &binary);
     }
     workloads::run(report, peers, &binary);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
-    let handover = wants(handover::SUITE);
     if handover {
         handover::ours(report, &binary, skip_build);
     }
