@@ -9,6 +9,7 @@ mod cluster;
 mod codegen;
 mod differential;
 mod discovery;
+mod handover;
 mod helm;
 mod histories;
 mod http;
@@ -104,6 +105,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     let (kinds, startup) = (wants(discovery::SUITE), wants(startup::SUITE));
     let (differential, access) = (wants(differential::SUITE), wants(access::SUITE));
     let clusters = wants(cluster::OURS) || wants(cluster::THEIRS);
+    let handover = wants(handover::SUITE);
     if clusters {
         cluster::run(report, peers, &binary);
     }
@@ -111,10 +113,16 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     histories::run(report, peers, &binary, profile, skip_build);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
-    if !kinds && !startup && !differential && !access {
+    if handover {
+        handover::ours(report, &binary, skip_build);
+    }
+    if !kinds && !startup && !differential && !access && !handover {
         return Ok(());
     }
     let reference = Reference::get(peers);
+    if handover {
+        handover::theirs(report, &reference, skip_build);
+    }
     if kinds {
         compare(report, &binary, &reference, discovery::SUITE, discovery::run);
     }
@@ -190,9 +198,13 @@ fn against_kube_apiserver(report: &mut Report, peers: &Peers, options: &Real) ->
         discovery::run(report, &server.client()?, &server.client()?);
     }
     drop(server);
+    let reference = Ok(reference);
+    if report.filter().takes_suite(handover::SUITE) {
+        handover::theirs(report, &reference, skip_build);
+    }
     if report.filter().takes_suite(startup::SUITE) {
         report.skip(startup::SUITE, "its checks are about setpoint");
-        startup::run_reference(report, &Ok(reference));
+        startup::run_reference(report, &reference);
     }
     Ok(())
 }
@@ -290,6 +302,9 @@ fn list() {
     }
     for name in differential::names() {
         println!("{}: {name}", differential::SUITE);
+    }
+    for name in handover::NAMES {
+        println!("{}: {name}", handover::SUITE);
     }
     for name in helm::NAMES {
         println!("{}: {name}", helm::SUITE);

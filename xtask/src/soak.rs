@@ -85,6 +85,29 @@ const PARTS: &[Part] = &[
         environment: &[],
     },
     Part {
+        name: "swarm",
+        what: "two replicas of a controller in 10,000 worlds of faults; and with each promise switched off in turn",
+        arguments: &[
+            "test",
+            "--release",
+            "-p",
+            "setpoint-sim",
+            "--features",
+            "mutants",
+            "--test",
+            "swarm",
+            "--",
+            "--nocapture",
+        ],
+        environment: &[("SETPOINT_SWARM_SEEDS", "10000")],
+    },
+    Part {
+        name: "handover",
+        what: "kill -9 of leaders every ten seconds for ten minutes, on setpoint and on kube-apiserver",
+        arguments: &["xtask", "real", "--only", "handover"],
+        environment: &[("SETPOINT_HANDOVER_MINUTES", "10")],
+    },
+    Part {
         name: "hostile",
         what: "hostile requests beside a decent client",
         arguments: &["xtask", "load", "hostile"],
@@ -164,6 +187,8 @@ fn once(part: &Part, root: &Path, log: &PathBuf, seed: u64) -> Result<bool> {
     for name in ["PROPTEST_RNG_SEED", "SETPOINT_POWER_SEED", "SETPOINT_HISTORY_SEED"] {
         command.env(name, seed.to_string());
     }
+    // The seeds of two rounds of the swarm do not meet.
+    command.env("SETPOINT_SWARM_SEED", seed.wrapping_mul(100_000).to_string());
     let finished = process::run(command, None, ROUND_LIMIT);
     let (passed, text) = match finished {
         Ok(finished) => (finished.status.success(), format!("{}\n{}", finished.stdout, finished.stderr)),

@@ -39,6 +39,7 @@ use self::reconciler::AnyReconciler;
 pub use self::reconciler::Reconciler;
 use self::source::{Attached, MapFn, Queue, Source};
 use self::worker::Work;
+use crate::mutants::{Promise, is_kept};
 use crate::workqueue::{RateLimiter, WorkQueueBuilder};
 use crate::{
     CacheSyncError, Held, Metrics, Object, ObjectKey, Permissions, Recorder, SharedInformerFactory, Verb,
@@ -388,6 +389,9 @@ async fn wait_for_caches(
         source.cache.wait_for_sync().await;
         source.registration.wait_for_sync().await;
     }));
+    if !is_kept(Promise::CacheSync) {
+        return Ok(true);
+    }
     let in_time = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(false),

@@ -14,7 +14,8 @@
 //! than 0.001.) What also has to hold:
 //! - Writes go through [`Term::client`]. It refuses them after the deadline, and cuts those in flight. What
 //!   the server has not committed by then can still be committed if the network keeps it for longer than
-//!   `lease - renew_deadline`; only a server that checks a fencing token could exclude that.
+//!   `lease - renew_deadline`; only a server that checks a fencing token could exclude that. A replica that has lost
+//!   its lease waits as long before it stands for election again.
 //! - A clock does not stand still while the program runs on. A machine that slept is found out by its
 //!   wall-clock time: until the next renewal the fence is closed.
 

@@ -172,6 +172,8 @@ mod lister;
 pub mod manager;
 mod merge;
 pub mod metrics;
+#[doc(hidden)]
+pub mod mutants;
 pub mod names;
 mod object;
 pub mod owner;

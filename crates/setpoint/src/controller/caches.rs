@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use super::live::Live;
 use super::writes::{Outcome, Unknown, Write};
 use crate::informer::{Applied, Observer};
+use crate::mutants::{Promise, is_kept};
 use crate::reflector::Target;
 use crate::workqueue::{Named, Until};
 use crate::{Lister, Object, ObjectKey, ResourceVersion, Scope, SharedInformer, WorkQueue};
@@ -125,6 +126,9 @@ impl<T: Object> Observer<T> for Places<T> {
         else {
             return;
         };
+        if batch.is_list && !is_kept(Promise::Lists) {
+            self.queue.advance(source, Some(u128::MAX));
+        }
         if !self.queue.advance(source, batch.version.and_then(ResourceVersion::number)) {
             return;
         }
@@ -241,6 +245,7 @@ pub(super) fn until_seen(
                 );
                 versions.push((resource, key, version));
             }
+            Outcome::Gone { .. } if !is_kept(Promise::Deletes) => {}
             Outcome::Gone { key, uid } => {
                 let same = versions.iter().rev().find(|(of, other, _)| *of == resource && *other == key);
                 let after = same.map(|(_, _, version)| version);

@@ -13,6 +13,7 @@ use super::intake::Intake;
 use super::live;
 use super::source::Replay;
 use super::worker::{self, Work};
+use crate::mutants::{Promise, is_kept};
 use crate::workqueue::LOW_PRIORITY;
 
 /// How long events may take that were recorded just before the end.
@@ -48,7 +49,9 @@ impl Prepared {
     /// was finished. Dropped earlier, it stops where it stands, and can be called again: for each term of a leader.
     pub(crate) async fn work(&self, shift: Shift) -> bool {
         let Shift { client, ending, is_term, grace } = shift;
-        if is_term {
+        if is_term && !is_kept(Promise::Terms) {
+            self.release_all();
+        } else if is_term && is_kept(Promise::TermStart) {
             tokio::select! {
                 biased;
                 () = ending.cancelled() => return true,
@@ -60,6 +63,10 @@ impl Prepared {
         let run = |_| self.env.spawn(worker::run(self.work.clone(), client.clone(), ending.clone()));
         let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
         ending.cancelled().await;
+        if !is_kept(Promise::Shutdown) {
+            self.release_all();
+            self.work.queue.shut_down();
+        }
         let ends = grace.map(|grace| self.env.instant().later(grace));
         let is_finished = finish(workers, ends).await;
         self.work.queue.shut_down();
@@ -81,9 +88,17 @@ impl Prepared {
         }
     }
 
+    /// Releases what is held, whatever it waits for.
+    fn release_all(&self) {
+        (0..self.work.caches.len() as u32).for_each(|source| {
+            self.work.queue.advance(source, Some(u128::MAX));
+            self.work.queue.advance(source, Some(0));
+        });
+    }
+
     /// Queues what the caches have: whoever worked before may have left it, and a standby keeps nothing.
     async fn replay(&self) {
-        for replay in &self.replays {
+        for replay in self.replays.iter().filter(|_| is_kept(Promise::Replay)) {
             for key in replay.keys().await {
                 self.work.queue.at_priority(LOW_PRIORITY).add(key);
             }

@@ -18,6 +18,7 @@ use super::metrics::{ControllerMetrics, Outcome};
 use super::reconciler::AnyReconciler;
 use super::writes::{Notes, Unknown};
 use super::{Action, ReconcileError};
+use crate::mutants::{Promise, is_kept};
 use crate::workqueue::{Item, Released, Until};
 use crate::{ObjectKey, WorkQueue};
 
@@ -41,7 +42,7 @@ pub(super) async fn run(work: Arc<Work>, client: Client, ending: CancellationTok
     loop {
         let item = tokio::select! {
             biased;
-            () = ending.cancelled() => break,
+            () = ending.cancelled(), if is_kept(Promise::Shutdown) => break,
             item = work.queue.get() => item,
         };
         let Some(item) = item else { break };
@@ -49,7 +50,7 @@ pub(super) async fn run(work: Arc<Work>, client: Client, ending: CancellationTok
             Context { shared: work.context.clone(), client: tracked.clone(), untracked: client.clone() };
         reconcile(&work, &item, context).await;
         let writes = notes.take();
-        if writes.is_empty() {
+        if writes.is_empty() || !is_kept(Promise::OwnWrites) {
             item.done();
             continue;
         }

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tower::{BoxError, Service};
 
+use crate::mutants::{Promise, is_kept};
 use crate::{ObjectKey, ResourceVersion};
 
 /// One write, as far as caches are concerned.
@@ -107,7 +108,7 @@ impl Pending {
             if let Some(write) = target.written(body) {
                 self.notes.push(write);
             }
-        } else if status.is_server_error() {
+        } else if status.is_server_error() && is_kept(Promise::ServerErrors) {
             // The server itself does not know; or it is a proxy's answer, which knows even less.
             self.notes.push(target.unknown());
         }
@@ -116,7 +117,9 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let Some(target) = self.target.take() {
+        if let Some(target) = self.target.take()
+            && is_kept(Promise::LostAnswers)
+        {
             self.notes.push(target.unknown());
         }
     }
@@ -186,7 +189,7 @@ impl Target {
     fn written(self, body: &[u8]) -> Option<Write> {
         if self.is_delete && self.name.is_none() {
             // Which objects of the collection have gone, and which only got a deletion time, it does not say.
-            return Some(self.unknown());
+            return is_kept(Promise::DeleteCollection).then(|| self.unknown());
         }
         let answer: Answer = serde_json::from_slice(body).ok()?;
         let key = |name: &str| match &self.namespace {
