@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::Client;
@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tower::{BoxError, Service};
 
+use crate::ensure::memory::{Memory, Recall};
 use crate::{ObjectKey, ResourceVersion};
 
 /// One write, as far as caches are concerned.
@@ -52,10 +53,11 @@ impl Notes {
         std::mem::take(&mut self.0.lock())
     }
 
-    /// A client like `client` whose writes are noted here.
-    pub(super) fn client(&self, client: &Client) -> Client {
+    /// A client like `client` whose writes are noted here, and which knows what came of earlier ones.
+    pub(super) fn client(&self, client: &Client, memory: &Memory) -> Client {
         let namespace = client.default_namespace().to_owned();
-        Client::new(NotedService { client: client.clone(), notes: self.clone() }, namespace)
+        let service = NotedService { client: client.clone(), notes: self.clone(), memory: memory.clone() };
+        Client::new(service, namespace)
     }
 
     fn push(&self, write: Write) {
@@ -67,6 +69,7 @@ impl Notes {
 struct NotedService {
     client: Client,
     notes: Notes,
+    memory: Memory,
 }
 
 impl Service<Request<Body>> for NotedService {
@@ -79,6 +82,11 @@ impl Service<Request<Body>> for NotedService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if let Some(recall) = request.extensions().get::<Recall>()
+            && let Err(known) = self.memory.hear(recall)
+        {
+            return Box::pin(ready(Err(known.into())));
+        }
         let (client, notes) = (self.client.clone(), self.notes.clone());
         let target = Target::of(&request);
         Box::pin(async move {
