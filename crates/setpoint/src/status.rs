@@ -23,8 +23,8 @@ const TRIES: u32 = 5;
 /// Writes the status of an object if it is not what the object has. Fields that `status` does not have are
 /// removed. Says whether something was written.
 ///
-/// It is a patch of what differs from `object`, on the status alone, and an object that is another one by now is left
-/// alone. Fields of which only others have changed something stay theirs.
+/// `object` is as a lister or the server gave it. It is a patch of what differs, on the status alone, and an object
+/// that is another one by now is left alone. Fields of which only others have changed something stay theirs.
 ///
 /// A patch replaces lists as a whole. So a list is written at the version of `object` only, and if somebody else
 /// was faster, what they wrote is looked at: of `conditions` those are set that this status changes, one by
@@ -47,24 +47,7 @@ where
             .send(Some(&seen), json!({"metadata": {"uid": object.meta().uid}, "status": difference}))
             .await;
     }
-    let (mut difference, mut version, mut seen) = (difference, object.resource_version(), Some(seen));
-    for tried in 1.. {
-        let metadata = json!({"uid": object.meta().uid, "resourceVersion": version});
-        let written = write.send(seen.as_ref(), json!({"metadata": metadata, "status": difference})).await;
-        let conflict = match written {
-            Err(kube::Error::Api(status)) if status.code == 409 && tried < TRIES => kube::Error::Api(status),
-            written => return written,
-        };
-        let live = write.look().await?;
-        let theirs = status_of(&stored, &live);
-        let Some(merged) = three_way::merge(&base, &wish, &theirs) else { return Err(conflict) };
-        // Somebody else has written the same.
-        let Some(differs) = merge::difference(&theirs, &merged) else { return Ok(false) };
-        difference = differs;
-        version = live["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-        seen = None;
-    }
-    Ok(false)
+    write.send_at_version(&base, &wish, difference, &seen).await
 }
 
 /// The writes of one status.
@@ -77,6 +60,38 @@ struct Write<'a, K> {
 }
 
 impl<K: Resource + Serialize + DeserializeOwned + Clone + Debug> Write<'_, K> {
+    /// Writes at the version of the object; if somebody else was faster, on top of what they wrote.
+    async fn send_at_version(
+        &self,
+        base: &Value,
+        wish: &Value,
+        mut difference: Value,
+        seen: &Value,
+    ) -> Result<bool, kube::Error> {
+        let mut version = seen["metadata"]["resourceVersion"].clone();
+        let mut seen = Some(seen);
+        let mut tried = 0;
+        loop {
+            let metadata = json!({"uid": self.object.meta().uid, "resourceVersion": version});
+            let conflict = match self.send(seen, json!({"metadata": metadata, "status": difference})).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => kube::Error::Api(status),
+                written => return written,
+            };
+            tried += 1;
+            if tried == TRIES {
+                return Err(conflict);
+            }
+            let live = self.look().await?;
+            let theirs = status_of(self.stored, &live);
+            let Some(merged) = three_way::merge(base, wish, &theirs) else { return Err(conflict) };
+            // Somebody else has written the same.
+            let Some(differs) = merge::difference(&theirs, &merged) else { return Ok(false) };
+            difference = differs;
+            version = live["metadata"]["resourceVersion"].clone();
+            seen = None;
+        }
+    }
+
     /// Writes, unless the last write like this left the object as it was `seen`.
     async fn send(&self, seen: Option<&Value>, patch: Value) -> Result<bool, kube::Error> {
         let recall = seen.map_or_else(Recall::default, |seen| Recall::of(Trace::of(&self.wish, seen)));

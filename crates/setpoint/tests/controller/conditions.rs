@@ -110,10 +110,13 @@ fn conflicts_are_not_tried_for_ever() {
     World::run(5, async |world| {
         let api: Api<Deployment> = Api::default_namespaced(world.client());
         let live = api.create(&PostParams::default(), &deployment()).await.unwrap();
-        let rule = world.faults().on(Match::patch("deployments")).refuse(Refusal::Conflict).always();
+        // After each try that conflicts, the object is looked at.
+        let tries = [1, 3, 5, 7, 9].map(|n| Match::patch("deployments").nth(n));
+        let rules = tries.map(|nth| world.faults().on(nth).refuse(Refusal::Conflict));
         let error = patch_status(&api, &live, &status(vec![condition("A", "True", 1)])).await.unwrap_err();
         assert!(matches!(error, kube::Error::Api(status) if status.code == 409));
-        assert_eq!(rule.fired(), 5);
+        assert!(rules.iter().all(|rule| rule.fired() == 1));
+        assert_eq!(world.trace().requests(&Match::patch("deployments")).count(), 9);
     });
 }
 
