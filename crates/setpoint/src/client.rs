@@ -15,8 +15,11 @@
 //!
 //! [`tower::Service`]: https://docs.rs/tower/latest/tower/trait.Service.html
 
+mod manners;
+
 use std::path::{Path, PathBuf};
 
+pub use self::manners::Manners;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersion};
 use kube::{Client, Config};
@@ -25,12 +28,27 @@ use kube::{Client, Config};
 ///
 /// Explicit settings come first; without any, `KUBECONFIG` (several files are merged) or `~/.kube/config`;
 /// and if there is none, the service account of the Pod that the program runs in.
+///
+/// The client has [`Manners`]: it waits when the server asks it to, and tries again. They can be set, and with them a
+/// limit of requests a second, which is off unless it is set:
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use setpoint::ClientConfig;
+/// use setpoint::client::Manners;
+///
+/// // 50 requests a second after the first 100, for all that use this client and its clones.
+/// let client = ClientConfig::new().manners(Manners::default().rate_limit(50.0, 100)).connect().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct ClientConfig {
     master: Option<String>,
     kubeconfig: Option<PathBuf>,
     context: Option<String>,
+    manners: Manners,
 }
 
 /// Why there is no client.
@@ -94,10 +112,20 @@ impl ClientConfig {
         self
     }
 
+    /// How the client treats the server.
+    #[doc(alias = "QPS")]
+    pub fn manners(mut self, manners: Manners) -> ClientConfig {
+        self.manners = manners;
+        self
+    }
+
     /// Finds the configuration and makes a client.
     pub async fn connect(&self) -> Result<Client, ConnectError> {
-        let config = self.find().await?;
-        Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+        let mut config = self.find().await?;
+        // kube's own would also try writes again that may have happened, and what must not be tried again at once.
+        config.default_retry = false;
+        let client = Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))?;
+        Ok(self.manners.around(client))
     }
 
     /// Finds the configuration.

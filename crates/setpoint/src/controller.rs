@@ -39,6 +39,7 @@ use self::reconciler::AnyReconciler;
 pub use self::reconciler::Reconciler;
 use self::source::{Attached, MapFn, Queue, Source};
 use self::worker::Work;
+use crate::ensure::memory::Memory;
 use crate::mutants::{Promise, is_kept};
 use crate::workqueue::{RateLimiter, WorkQueueBuilder};
 use crate::{
@@ -356,6 +357,7 @@ impl<K: Watchable> Controller<K> {
             state: self.state,
             env: runtime.env.clone(),
             shutdown: runtime.shutdown.clone(),
+            memory: Memory::default(),
         };
         let work = Work {
             queue: queue.clone(),

@@ -8,6 +8,7 @@ use kube::Client;
 use setpoint_env::Env;
 use tokio_util::sync::CancellationToken;
 
+use crate::ensure::memory::Memory;
 use crate::{Lister, Object, Recorder};
 
 /// What a reconcile has at hand. Cheap to clone.
@@ -26,11 +27,14 @@ pub(super) struct Shared {
     pub(super) state: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) env: Env,
     pub(super) shutdown: CancellationToken,
+    /// What came of writes, whichever worker made them.
+    pub(super) memory: Memory,
 }
 
 impl Context {
     /// The client to write with. What is written through it is seen: the key is not reconciled again before
-    /// the caches of what was written show it.
+    /// the caches of what was written show it. [`ensure`](crate::ensure) and [`patch_status`](crate::patch_status)
+    /// with it do not write again what the server does not store as it is sent.
     pub fn client(&self) -> Client {
         self.client.clone()
     }

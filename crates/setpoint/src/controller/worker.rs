@@ -36,7 +36,7 @@ pub(super) struct Work {
 /// Works until `ending`, writing with `client`. A reconcile that has begun is finished; what is queued or held stays.
 pub(super) async fn run(work: Arc<Work>, client: Client, ending: CancellationToken) {
     let notes = Notes::default();
-    let tracked = notes.client(&client);
+    let tracked = notes.client(&client, &work.context.memory);
     // Keys of which the server is being asked what they wrote.
     let mut asking: Vec<Task<()>> = Vec::new();
     loop {

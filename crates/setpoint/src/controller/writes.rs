@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::Client;
@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tower::{BoxError, Service};
 
+use crate::ensure::memory::{Memory, Recall};
 use crate::mutants::{Promise, is_kept};
 use crate::{ObjectKey, ResourceVersion};
 
@@ -53,10 +54,11 @@ impl Notes {
         std::mem::take(&mut self.0.lock())
     }
 
-    /// A client like `client` whose writes are noted here.
-    pub(super) fn client(&self, client: &Client) -> Client {
+    /// A client like `client` whose writes are noted here, and which knows what came of earlier ones.
+    pub(super) fn client(&self, client: &Client, memory: &Memory) -> Client {
         let namespace = client.default_namespace().to_owned();
-        Client::new(NotedService { client: client.clone(), notes: self.clone() }, namespace)
+        let service = NotedService { client: client.clone(), notes: self.clone(), memory: memory.clone() };
+        Client::new(service, namespace)
     }
 
     fn push(&self, write: Write) {
@@ -68,6 +70,7 @@ impl Notes {
 struct NotedService {
     client: Client,
     notes: Notes,
+    memory: Memory,
 }
 
 impl Service<Request<Body>> for NotedService {
@@ -80,6 +83,11 @@ impl Service<Request<Body>> for NotedService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if let Some(recall) = request.extensions().get::<Recall>()
+            && let Err(known) = self.memory.hear(recall)
+        {
+            return Box::pin(ready(Err(known.into())));
+        }
         let (client, notes) = (self.client.clone(), self.notes.clone());
         let target = Target::of(&request);
         Box::pin(async move {

@@ -1,5 +1,7 @@
 //! Controllers against an API server on virtual time.
 
+mod conditions;
+mod ensure;
 mod faults;
 mod handlers;
 mod helpers;
