@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use setpoint_env::Env;
 
+use crate::facts::Facts;
 use crate::informer::Identity;
 use crate::{InformerBuilder, Metrics, Object, ReflectorConfig, SharedInformer};
 
@@ -43,6 +44,9 @@ pub(crate) struct Defaults {
     pub(crate) config: ReflectorConfig,
     pub(crate) env: Env,
     pub(crate) metrics: Metrics,
+    pub(crate) facts: Facts,
+    /// Whether the facts were given; else they go with the clock.
+    has_facts: bool,
 }
 
 struct Entry {
@@ -142,8 +146,23 @@ impl SharedInformerFactory {
     /// Where time, randomness and tasks come from.
     #[must_use]
     pub fn env(mut self, env: Env) -> SharedInformerFactory {
+        if !self.defaults.has_facts {
+            self.defaults.facts = Facts::new(env.clone());
+        }
         self.defaults.env = env;
         self
+    }
+
+    /// Where to tell what happens.
+    #[must_use]
+    pub fn with_facts(mut self, facts: &Facts) -> SharedInformerFactory {
+        (self.defaults.facts, self.defaults.has_facts) = (facts.clone(), true);
+        self
+    }
+
+    /// What happens to its informers, for those who [subscribe](Facts::subscribe).
+    pub fn facts(&self) -> &Facts {
+        &self.defaults.facts
     }
 
     /// Where to count.
