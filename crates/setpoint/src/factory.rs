@@ -44,6 +44,7 @@ pub(crate) struct Defaults {
     pub(crate) config: ReflectorConfig,
     pub(crate) env: Env,
     pub(crate) metrics: Metrics,
+    pub(crate) keep_managed_fields: bool,
     pub(crate) facts: Facts,
     /// Whether the facts were given; else they go with the clock.
     has_facts: bool,
@@ -133,6 +134,14 @@ impl SharedInformerFactory {
     #[must_use]
     pub fn resync(mut self, period: Duration) -> SharedInformerFactory {
         self.defaults.resync = Some(period);
+        self
+    }
+
+    /// Caches `managedFields` too: they are often half of an object. With them, the [reasons](crate::Reason) of
+    /// reconciles name who changed an object last.
+    #[must_use]
+    pub fn keep_managed_fields(mut self) -> SharedInformerFactory {
+        self.defaults.keep_managed_fields = true;
         self
     }
 

@@ -350,6 +350,7 @@ where
         self.namespaces = other.namespaces.clone();
         self.resync = other.resync;
         self.config = other.config.clone();
+        self.keep_managed_fields = other.keep_managed_fields;
         self.env(other.env.clone()).metrics(other.metrics.clone()).facts(&other.facts)
     }
 
