@@ -72,7 +72,7 @@ struct Teller {
 
 struct Hub {
     env: Env,
-    listeners: AtomicUsize,
+    listeners: Arc<AtomicUsize>,
     is_closed: AtomicBool,
     ids: AtomicU64,
     ring: Mutex<Ring>,
@@ -101,7 +101,7 @@ impl Facts {
     pub fn with_bounds(env: Env, most: usize, most_bytes: usize) -> Facts {
         let hub = Hub {
             env,
-            listeners: AtomicUsize::new(0),
+            listeners: Arc::default(),
             is_closed: AtomicBool::new(false),
             ids: AtomicU64::new(0),
             ring: Mutex::new(Ring::new(most, most_bytes)),
@@ -125,6 +125,11 @@ impl Facts {
     #[inline]
     pub fn is_heard(&self) -> bool {
         self.teller.hub.listeners.load(Ordering::Relaxed) > 0
+    }
+
+    /// How many listen, for those who look often.
+    pub(crate) fn listeners(&self) -> Arc<AtomicUsize> {
+        self.teller.hub.listeners.clone()
     }
 
     /// Tells something, if somebody listens.
@@ -237,7 +242,10 @@ impl Drop for Subscription {
 
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("next", &self.next).field("missed", &self.missed).finish_non_exhaustive()
+        f.debug_struct("Subscription")
+            .field("next", &self.next)
+            .field("missed", &self.missed)
+            .finish_non_exhaustive()
     }
 }
 

@@ -211,7 +211,11 @@ impl LeaderElection {
         LoopEvent::Leadership {
             lease: self.config.to_string().as_str().into(),
             identity: self.identity().into(),
-            state: if status.is_leader { LeadershipState::Leading } else { LeadershipState::Following { leader } },
+            state: if status.is_leader {
+                LeadershipState::Leading
+            } else {
+                LeadershipState::Following { leader }
+            },
         }
     }
 }

@@ -346,7 +346,8 @@ mod tests {
 
     #[test]
     fn reasons_are_read_as_they_are_written() {
-        let many: Reasons = (0..10).map(|n| updated(&n.to_string(), "1")).chain([Reason::new(Cause::Start)]).collect();
+        let many: Reasons =
+            (0..10).map(|n| updated(&n.to_string(), "1")).chain([Reason::new(Cause::Start)]).collect();
         let text = serde_json::to_string(&many).unwrap();
         assert_eq!(serde_json::from_str::<Reasons>(&text).unwrap(), many, "{text}");
     }

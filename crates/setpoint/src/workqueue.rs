@@ -23,8 +23,8 @@ use std::time::Duration;
 
 pub(crate) use holds::{Named, Until};
 pub use item::{Get, Item};
-pub use phase::Phase;
 pub use limiter::{FastSlow, ItemExponential, MaxOf, RateLimiter, TokenBucket, WithMaxWait, default_limiter};
+pub use phase::Phase;
 use setpoint_env::Later;
 use tokio::time::Instant;
 
@@ -32,10 +32,10 @@ use self::item::Drain;
 use self::metrics::QueueMetrics;
 use self::shared::{ReleaseFn, Shared, WakeFn};
 use self::state::Added;
-use self::steps::TellFn;
 pub(crate) use self::state::Released;
-use self::telling::Telling;
+use self::steps::Steps;
 pub(crate) use self::telling::SourceNames;
+use self::telling::Telling;
 use crate::facts::{Facts, Name};
 use crate::reasons::{self, Cause, Reason};
 use crate::{Metrics, ObjectKey};
@@ -394,7 +394,7 @@ impl<K: Eq + Hash + Clone + Send + 'static> WorkQueueBuilder<K> {
 }
 
 /// What tells the steps of keys, and what wakes who listens.
-fn steps<K: 'static>(telling: &Telling<K>) -> (TellFn<K>, WakeFn) {
+fn steps<K: 'static>(telling: &Telling<K>) -> (Steps<K>, WakeFn) {
     let facts = telling.facts.clone();
     let wake = move || {
         if facts.is_heard() {

@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn what_others_wrote_and_what_gets_somewhere_is_no_loop() {
-        let others = (0..9).map(|n| (updated("p", &(2 * n).to_string()), vec![wrote("p", &(2 * n + 1).to_string())]));
+        let others =
+            (0..9).map(|n| (updated("p", &(2 * n).to_string()), vec![wrote("p", &(2 * n + 1).to_string())]));
         assert_eq!(loops(others), [], "somebody writes in between");
         let child = |n: i32| format!("p{n}");
         let children = (0..9).map(|n| (updated(&child(n), "1"), vec![wrote(&child(n + 1), "1")]));
@@ -179,7 +180,8 @@ mod tests {
         let (detector, key) = (Detector::default(), ObjectKey::from("a"));
         let gone = Outcome::Gone { key: "p".into(), uid: "u".into() };
         detector.ended(&key, &[Write::new("pods", gone)]);
-        let mut reasons: Reasons = Reason { cause: Cause::Deleted, ..updated("p", "9").iter().next().unwrap() }.into();
+        let mut reasons: Reasons =
+            Reason { cause: Cause::Deleted, ..updated("p", "9").iter().next().unwrap() }.into();
         assert_eq!(detector.started(&key, &mut reasons), None);
         assert!(reasons.are_own_writes(), "{reasons}");
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::facts::Name;
-use crate::{Cause, Metrics, Reasons};
 use crate::metrics::{Counter, Gauge, Histogram};
+use crate::{Cause, Metrics, Reasons};
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,9 @@ impl LoopEvent {
                 let object = object.as_ref().map_or(0, |object| object.as_str().len());
                 controller.len() + key.as_str().len() + resource.len() + object + result.size() + changed
             }
-            LoopEvent::Finding { controller, key, .. } => controller.len() + key.as_str().len() + size_of::<LoopEvent>(),
+            LoopEvent::Finding { controller, key, .. } => {
+                controller.len() + key.as_str().len() + size_of::<LoopEvent>()
+            }
             LoopEvent::Work { controller, .. } => controller.len(),
             LoopEvent::Leadership { lease, identity, .. } => 2 * (lease.len() + identity.len()),
             LoopEvent::Missed { .. } => 0,
@@ -66,7 +68,9 @@ impl ReflectorState {
 
 impl Awaited {
     fn size(&self) -> usize {
-        size_of::<Awaited>() + self.cache.size() + self.object.as_ref().map_or(0, |object| object.as_str().len())
+        size_of::<Awaited>()
+            + self.cache.size()
+            + self.object.as_ref().map_or(0, |object| object.as_str().len())
     }
 }
 

@@ -18,7 +18,7 @@ use super::holds::{Named, Until};
 use super::moment::Moment;
 use super::reasons::{Cause, Reason};
 use super::state::{Added, Released, State, Taken, Unfinished};
-use super::steps::TellFn;
+use super::steps::Steps;
 use super::sync::{Mutex, MutexGuard};
 
 /// The state of a queue, shared by everybody who adds, gets and is done.
@@ -196,7 +196,7 @@ impl<K> Shared<K> {
     pub(super) fn new(
         timed: bool,
         on_release: Option<ReleaseFn<K>>,
-        steps: Option<(TellFn<K>, WakeFn)>,
+        steps: Option<(Steps<K>, WakeFn)>,
     ) -> Shared<K> {
         let (gets, drains) = (Waiters::default(), Waiters::default());
         let (steps, wake) = steps.unzip();
@@ -298,13 +298,13 @@ impl<K> Shared<K> {
         let mut locked = self.locked.lock();
         let time = stamp.and_then(|now| locked.state.started(slot).map(|started| now.since(started)));
         let forgotten = locked.state.done(slot);
-        if forgotten.is_none() || locked.state.is_shutting_down() {
-            settle_done(locked);
+        if forgotten.is_none() || !locked.state.is_quiet() {
+            settle_done(locked, forgotten.is_none());
+            self.wake_listeners();
         } else {
             drop(locked);
         }
         drop(forgotten);
-        self.wake_listeners();
         time
     }
 
@@ -351,11 +351,11 @@ impl<K> Shared<K> {
     }
 }
 
-/// After a key was queued again, or while the queue shuts down: calls those who wait for that.
+/// After a key was perhaps queued again, or while the queue shuts down: calls those who wait for that.
 #[cold]
-fn settle_done<K>(mut locked: MutexGuard<'_, Locked<K>>) {
+fn settle_done<K>(mut locked: MutexGuard<'_, Locked<K>>, may_be_queued: bool) {
     let mut calls = Calls::default();
-    if locked.state.queued() > 0 {
+    if may_be_queued && locked.state.queued() > 0 {
         calls.push(locked.gets.next());
     }
     if locked.state.is_shutting_down() {
@@ -429,10 +429,7 @@ impl<K: Clone> Shared<K> {
     pub(super) fn try_get(&self) -> Option<Taken<K>> {
         let stamp = self.stamp();
         let mut locked = self.locked.lock();
-        let taken = if locked.state.is_plain() { locked.state.take(stamp) } else { None };
-        drop(locked);
-        self.wake_listeners();
-        taken
+        if locked.state.is_plain() { locked.state.take(stamp) } else { None }
     }
 
     /// Takes a key, or notes that `cx` waits for one.

@@ -10,7 +10,7 @@ use super::lanes::{Lanes, Place};
 use super::moment::Moment;
 use super::phase::Phase;
 use super::reasons::{Cause, Causes, Details, Reason, Reasons};
-use super::steps::{Step, Steps, TellFn};
+use super::steps::{Step, Steps};
 use super::timers::{Timer, Timers};
 
 /// A table larger than this is given back when it runs empty.
@@ -38,7 +38,9 @@ pub(super) struct State<K> {
     /// How many of the held keys are dirty, or will be held and are.
     held_dirty: usize,
     shutting_down: bool,
-    steps: Steps<K>,
+    /// Whether it is not shutting down, and nobody could listen: what happens most has one thing to look at.
+    is_quiet: bool,
+    steps: Option<Steps<K>>,
 }
 
 /// Small, since a queue can have very many of them. A ticket of 0 is none.
@@ -108,7 +110,7 @@ pub(super) struct Unfinished {
 }
 
 impl<K> State<K> {
-    pub(super) fn new(steps: Option<TellFn<K>>) -> State<K> {
+    pub(super) fn new(steps: Option<Steps<K>>) -> State<K> {
         State {
             table: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
@@ -123,7 +125,8 @@ impl<K> State<K> {
             dirty: 0,
             held_dirty: 0,
             shutting_down: false,
-            steps: Steps(steps),
+            is_quiet: steps.is_none(),
+            steps,
         }
     }
 
@@ -141,10 +144,22 @@ impl<K> State<K> {
         self.shutting_down
     }
 
-    /// Whether there is no time to be kept and the queue is not shutting down.
+    /// Whether nobody has to be called but a get for a key: it is not shutting down, and nobody listens.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_quiet || (!self.shutting_down && !self.is_heard())
+    }
+
+    /// Whether somebody listens to the steps of keys.
+    #[inline]
+    fn is_heard(&self) -> bool {
+        self.steps.as_ref().is_some_and(Steps::are_heard)
+    }
+
+    /// Whether there is no time to be kept either.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        !self.shutting_down && self.timers.next_due().is_none() && self.holds.is_empty()
+        self.is_quiet() && self.timers.next_due().is_none() && self.holds.is_empty()
     }
 
     /// Whether no get will ever give a key again.
@@ -190,15 +205,17 @@ impl<K> State<K> {
     fn enter(&mut self, number: u32, phase: Phase) -> &mut Slot<K> {
         let slot = &mut self.slots[number as usize];
         slot.phase = phase;
-        if let Some(tell) = &self.steps.0 {
-            slot.tell_phase(tell);
+        if let Some(steps) = &self.steps
+            && steps.are_heard()
+        {
+            slot.tell_phase(steps);
         }
         slot
     }
 
     fn tell(&self, key: Option<&K>, step: Step<'_>) {
-        if let Some(tell) = &self.steps.0 {
-            Steps::tell(tell, key, step);
+        if let Some(steps) = self.steps.as_ref().filter(|steps| steps.are_heard()) {
+            steps.tell(key, step);
         }
     }
 
@@ -206,10 +223,8 @@ impl<K> State<K> {
     #[cold]
     fn tell_added(&self, number: u32, reason: &Reason, priority: i32) {
         let slot = &self.slots[number as usize];
-        let is_coalesced = matches!(
-            slot.phase,
-            Phase::Queued | Phase::Dirty | Phase::HoldingDirty | Phase::HeldDirty
-        );
+        let is_coalesced =
+            matches!(slot.phase, Phase::Queued | Phase::Dirty | Phase::HoldingDirty | Phase::HeldDirty);
         self.tell(slot.key.as_ref(), Step::Added { reason, priority, is_coalesced });
     }
 
@@ -441,7 +456,7 @@ impl<K> State<K> {
             slot.due = None;
             slot.timer = 0;
             let (priority, causes) = (slot.due_priority, std::mem::take(&mut slot.due_causes));
-            if self.steps.0.is_some() {
+            if self.is_heard() {
                 let reasons = Reasons::new(causes, None);
                 reasons.iter().for_each(|reason| self.tell_added(timer.slot, &reason, priority));
             }
@@ -454,9 +469,9 @@ impl<K> State<K> {
     /// Ends all adds; keys that are held or wait for their time are forgotten, and come back to be dropped outside
     /// the lock.
     pub(super) fn shut_down(&mut self) -> Vec<K> {
-        self.shutting_down = true;
-        if let Some(tell) = &self.steps.0 {
-            tell(None);
+        (self.shutting_down, self.is_quiet) = (true, false);
+        if let Some(steps) = self.steps.as_ref().filter(|steps| steps.are_heard()) {
+            (steps.tell)(None);
         }
         let mut forgotten = Vec::new();
         for (number, hold) in self.holds.take_all() {
@@ -528,11 +543,11 @@ impl<K: Eq + Hash> State<K> {
     /// The key wants to be processed.
     #[inline]
     pub(super) fn add(&mut self, key: K, priority: i32, added: Option<Moment>, cause: Cause) -> Added {
-        if self.shutting_down {
+        if !self.is_quiet && self.shutting_down {
             return Added::Nothing;
         }
         let number = self.find(key);
-        if self.steps.0.is_some() {
+        if !self.is_quiet && self.is_heard() {
             self.tell_added(number, &Reason::new(cause), priority);
         }
         self.add_slot(number, priority, added, Causes::of(cause))
@@ -550,7 +565,7 @@ impl<K: Eq + Hash> State<K> {
             return Added::Nothing;
         }
         let number = self.find(key);
-        if self.steps.0.is_some() {
+        if self.is_heard() {
             self.tell_added(number, &reason, priority);
         }
         self.slot(number).details.get_or_insert_default().add(reason);
@@ -600,7 +615,7 @@ impl<K: Clone> State<K> {
         }
         let ticket = self.ticket();
         let key = self.slots[number as usize].key.clone().expect("a processing slot has a key");
-        let told = self.steps.0.is_some().then(|| until.clone());
+        let told = self.is_heard().then(|| until.clone());
         if !self.holds.insert(number, ticket, key, until, times) {
             return false;
         }
@@ -664,10 +679,10 @@ impl<K> Slot<K> {
     }
 
     #[cold]
-    fn tell_phase(&self, tell: &TellFn<K>) {
+    fn tell_phase(&self, steps: &Steps<K>) {
         let reasons = Reasons::new(self.causes, self.details.clone());
         let step = Step::Entered { phase: self.phase, priority: self.priority, reasons: &reasons };
-        Steps::tell(tell, self.key.as_ref(), step);
+        steps.tell(self.key.as_ref(), step);
     }
 }
 

@@ -1,13 +1,15 @@
 //! The steps of keys on their way through a queue, for those who listen.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::holds::Until;
 use super::phase::Phase;
 use super::reasons::{Cause, Reason, Reasons};
 
-/// What happened to a key, or to the queue.
+/// What happened to a key.
 #[derive(Debug)]
 pub(super) enum Step<'a> {
     Added { reason: &'a Reason, priority: i32, is_coalesced: bool },
@@ -20,14 +22,23 @@ pub(super) enum Step<'a> {
 /// Called under the lock of the queue. Without a key, the queue was shut down.
 pub(super) type TellFn<K> = Box<dyn Fn(Option<(&K, Step<'_>)>) + Send + Sync>;
 
-/// Tells the steps; nothing if nobody could listen.
-pub(super) struct Steps<K>(pub(super) Option<TellFn<K>>);
+/// Where steps are told.
+pub(super) struct Steps<K> {
+    /// How many listen.
+    pub(super) listeners: Arc<AtomicUsize>,
+    pub(super) tell: TellFn<K>,
+}
 
 impl<K> Steps<K> {
+    #[inline]
+    pub(super) fn are_heard(&self) -> bool {
+        self.listeners.load(Ordering::Relaxed) > 0
+    }
+
     #[cold]
-    pub(super) fn tell(tell: &TellFn<K>, key: Option<&K>, step: Step<'_>) {
+    pub(super) fn tell(&self, key: Option<&K>, step: Step<'_>) {
         if let Some(key) = key {
-            tell(Some((key, step)));
+            (self.tell)(Some((key, step)));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::holds::Until;
-use super::steps::{Step, TellFn};
+use super::steps::{Step, Steps};
 use crate::facts::{Awaited, CacheName, Facts, LoopEvent, Name};
 use crate::{ObjectKey, ResourceVersion};
 
@@ -29,17 +29,16 @@ impl<K> Clone for Telling<K> {
 
 impl<K: 'static> Telling<K> {
     /// Tells steps under the lock of the queue, in the order in which they happen. Who listens is woken later.
-    pub(super) fn steps(&self) -> TellFn<K> {
+    pub(super) fn steps(&self) -> Steps<K> {
         let telling = self.clone();
-        Box::new(move |step| {
-            if telling.facts.is_heard() {
-                let queue = telling.queue.clone();
-                telling.facts.push(match step {
-                    Some((key, step)) => telling.event(queue, (telling.key)(key), step),
-                    None => LoopEvent::QueueShutDown { queue },
-                });
-            }
-        })
+        let tell = move |step: Option<(&K, Step<'_>)>| {
+            let queue = telling.queue.clone();
+            telling.facts.push(match step {
+                Some((key, step)) => telling.event(queue, (telling.key)(key), step),
+                None => LoopEvent::QueueShutDown { queue },
+            });
+        };
+        Steps { listeners: self.facts.listeners(), tell: Box::new(tell) }
     }
 
     fn event(&self, queue: Name, key: ObjectKey, step: Step<'_>) -> LoopEvent {

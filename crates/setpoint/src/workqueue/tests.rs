@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{FastSlow, Get, Item, Named, Phase, Until, WorkQueue};
 use crate::facts::{Facts, LoopEvent, Subscription};
-use crate::{Env, Reasons};
+use crate::{Env, ObjectKey, Reasons};
 
 const FAST: Duration = Duration::from_millis(20);
 const SLOW: Duration = Duration::from_millis(200);
@@ -269,24 +269,28 @@ impl Account {
         Account { facts: facts.subscribe(), keys: BTreeMap::new(), shut_down: false }
     }
 
+    fn of(&mut self, key: &ObjectKey) -> &mut Told {
+        self.keys.entry(key.name().parse().unwrap()).or_default()
+    }
+
     /// Hears what is new. What a get takes, and what for, must be what was told.
     fn hear(&mut self, now: Instant) {
         while let Some(fact) = self.facts.try_next() {
-            let mut of = |key: &crate::ObjectKey| self.keys.entry(key.name().parse().unwrap()).or_default();
             match &fact.event {
                 LoopEvent::Added { key, reason, priority, is_coalesced, .. } => {
-                    let told = of(key);
+                    let told = self.of(key);
                     told.wants = told.wants.iter().chain([reason.clone()]).collect();
                     if *is_coalesced {
                         told.priority = told.priority.max(*priority);
                     }
                 }
                 LoopEvent::Phase { key, phase, priority, reasons, .. } => {
-                    let told = of(key);
+                    let is_shut_down = self.shut_down;
+                    let told = self.of(key);
                     (told.phase, told.priority) = (Some(*phase), *priority);
                     match phase {
                         Phase::Absent | Phase::Held | Phase::Holding => assert!(reasons.is_empty()),
-                        _ if self.shut_down && reasons.is_empty() => told.wants = Reasons::default(),
+                        _ if is_shut_down && reasons.is_empty() => told.wants = Reasons::default(),
                         _ => assert_eq!(*reasons, told.wants),
                     }
                     // When a hold ends, or is given up, it may be in work again, and want nothing.
@@ -294,7 +298,7 @@ impl Account {
                         told.wants = Reasons::default();
                     }
                 }
-                LoopEvent::Delayed { key, delay, .. } => of(key).due = Some(now + *delay),
+                LoopEvent::Delayed { key, delay, .. } => self.of(key).due = Some(now + *delay),
                 LoopEvent::QueueShutDown { .. } => {
                     self.shut_down = true;
                     self.keys.values_mut().for_each(|told| told.due = None);

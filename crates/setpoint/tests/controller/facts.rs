@@ -89,7 +89,8 @@ fn the_stream_tells_the_whole_life_of_a_key() {
 #[test]
 fn the_stream_tells_of_lists_watches_caches_and_handlers() {
     World::run(1, async |world| {
-        let runtime = Runtime::with(world.client_named("controller"), world.env().clone(), Metrics::default());
+        let runtime =
+            Runtime::with(world.client_named("controller"), world.env().clone(), Metrics::default());
         let mut facts = runtime.facts().subscribe();
         world.faults().on(Match::watch("configmaps")).refuse_connection();
         let inner = runtime.clone();
@@ -98,7 +99,9 @@ fn the_stream_tells_of_lists_watches_caches_and_handlers() {
         sleep(10 * SECOND).await;
         let began = heard(&mut facts);
         let state = |wanted: fn(&ReflectorState) -> bool| {
-            began.iter().any(|fact| matches!(&fact.event, LoopEvent::Reflector { state, .. } if wanted(state)))
+            began
+                .iter()
+                .any(|fact| matches!(&fact.event, LoopEvent::Reflector { state, .. } if wanted(state)))
         };
         assert!(state(|state| matches!(state, ReflectorState::Failed { pause, .. } if !pause.is_zero())));
         assert!(state(|state| matches!(state, ReflectorState::Listing { is_streaming: true })));
@@ -115,12 +118,12 @@ fn the_stream_tells_of_lists_watches_caches_and_handlers() {
         let at = |wanted: &dyn Fn(&LoopEvent) -> bool| {
             all.iter().position(|fact| wanted(&fact.event)).unwrap_or_else(|| panic!("{all:#?}"))
         };
-        let received = at(&|event| {
-            matches!(event, LoopEvent::Received { changes, .. } if changes.first[0].key == "default/a".into())
-        });
-        let applied = at(&|event| {
-            matches!(event, LoopEvent::Applied { changes, is_list: false, version: Some(_), .. } if changes.count == 1)
-        });
+        let received = at(
+            &|event| matches!(event, LoopEvent::Received { changes, .. } if changes.first[0].key == "default/a".into()),
+        );
+        let applied = at(
+            &|event| matches!(event, LoopEvent::Applied { changes, is_list: false, version: Some(_), .. } if changes.count == 1),
+        );
         let behind = at(&|event| matches!(event, LoopEvent::Handler { backlog: 1, .. }));
         let queued = at(&|event| matches!(event, LoopEvent::Phase { phase: Phase::Queued, .. }));
         let told = at(&|event| matches!(event, LoopEvent::Handler { backlog: 0, .. }));
@@ -139,7 +142,8 @@ async fn set_data(key: &ObjectKey, cx: &Context, data: serde_json::Value) -> Res
 /// Writes its own object, each time something else.
 async fn count_reconciles(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     if let Some(map) = cx.lister::<ConfigMap>().get(&key) {
-        let count = map.data.iter().flatten().find(|(name, _)| *name == "n").map_or(0, |(_, n)| n.parse().unwrap());
+        let count =
+            map.data.iter().flatten().find(|(name, _)| *name == "n").map_or(0, |(_, n)| n.parse().unwrap());
         if count < 20 {
             set_data(&key, &cx, json!({"n": (count + 1).to_string()})).await?;
         }
@@ -184,7 +188,12 @@ fn a_write_says_what_it_changed_against_the_cache() {
         sleep(60 * SECOND).await;
         let all = heard(&mut facts);
         let changed = all.iter().filter_map(|fact| match &fact.event {
-            LoopEvent::Write { changed, before, result: WriteResult::Written { version, is_unchanged }, .. } => {
+            LoopEvent::Write {
+                changed,
+                before,
+                result: WriteResult::Written { version, is_unchanged },
+                ..
+            } => {
                 assert!(before.as_ref().is_some_and(|before| before.is_before(version)) && !is_unchanged);
                 let changed = changed.as_ref().expect("it was cached");
                 let data = changed.iter().find(|change| change.path.starts_with("data"));
@@ -248,7 +257,10 @@ fn refused_and_lost_writes_are_told_as_such() {
             _ => None,
         });
         let results: Vec<_> = results.collect();
-        assert!(matches!(&results[0], WriteResult::Refused { code: 409, reason } if reason == "Conflict"), "{results:?}");
+        assert!(
+            matches!(&results[0], WriteResult::Refused { code: 409, reason } if reason == "Conflict"),
+            "{results:?}"
+        );
         assert_eq!(results[1..], [WriteResult::Unknown], "and it is found: no third write");
     });
 }
@@ -256,7 +268,8 @@ fn refused_and_lost_writes_are_told_as_such() {
 #[test]
 fn leadership_and_terms_are_told() {
     World::run(1, async |world| {
-        let runtime = Runtime::with(world.client_named("controller"), world.env().clone(), Metrics::default());
+        let runtime =
+            Runtime::with(world.client_named("controller"), world.env().clone(), Metrics::default());
         let mut facts = runtime.facts().subscribe();
         let (shutdown, lease) = (runtime.shutdown().clone(), LeaseConfig::new("default", "lease"));
         let manager = Manager::with(runtime).leader_election(lease);
@@ -310,7 +323,8 @@ fn two_runs_of_one_seed_tell_the_same() {
             create_map(&world, "a").await;
             maps(&world).delete("a", &Default::default()).await.unwrap();
             sleep(10 * SECOND).await;
-            serde_json::to_string(&heard(&mut facts).iter().map(|fact| (**fact).clone()).collect::<Vec<_>>()).unwrap()
+            serde_json::to_string(&heard(&mut facts).iter().map(|fact| (**fact).clone()).collect::<Vec<_>>())
+                .unwrap()
         })
     };
     assert_eq!(tell(), tell());

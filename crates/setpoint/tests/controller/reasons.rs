@@ -70,7 +70,10 @@ fn changes_of_the_kind_itself_and_of_owned_ones_are_named() {
             let labels = [("controller", "noting"), ("resource", resource), ("cause", cause)];
             running.metric("setpoint_controller_reasons_total", &labels)
         };
-        assert_eq!([count("configmaps", "added"), count("secrets", "deleted"), count("", "start")], [1, 1, 1]);
+        assert_eq!(
+            [count("configmaps", "added"), count("secrets", "deleted"), count("", "start")],
+            [1, 1, 1]
+        );
     });
 }
 
@@ -102,7 +105,9 @@ fn what_comes_while_a_key_is_in_work_is_one_reconcile_with_all_reasons() {
         let told = log.take();
         assert_eq!(told.len(), 2, "{told:?}");
         let children: Vec<String> = (0..7).map(|n| format!("secrets default/child-{n} added")).collect();
-        for reason in children.iter().map(String::as_str).chain(["configmaps default/a updated", "and 3 more"]) {
+        for reason in
+            children.iter().map(String::as_str).chain(["configmaps default/a updated", "and 3 more"])
+        {
             assert!(told[1].contains(reason), "{reason}: {}", told[1]);
         }
         assert_eq!(told[1].matches("configmaps").count(), 1, "ten updates of one object are one reason");

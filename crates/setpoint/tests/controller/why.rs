@@ -64,7 +64,8 @@ fn the_page_shows_the_code_and_what_it_prints() {
         }
         out = all;
     });
-    let end = out.find("FOUND").and_then(|at| Some(at + out[at..].find('\n')? + 1)).expect("the loop is found");
+    let end =
+        out.find("FOUND").and_then(|at| Some(at + out[at..].find('\n')? + 1)).expect("the loop is found");
     let printed = &out[..end];
     assert!(PAGE.contains(printed), "the page must show this:\n{printed}");
     let blocks = PAGE.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());

@@ -7,18 +7,21 @@ mod holds;
 mod lanes;
 #[path = "../../src/workqueue/moment.rs"]
 mod moment;
-#[path = "../../src/workqueue/phase.rs"]
-mod phase;
 #[expect(dead_code, reason = "what has to do with metrics is not used here")]
 #[path = "../../src/workqueue/shared.rs"]
 mod shared;
 #[expect(dead_code, reason = "what has to do with metrics is not used here")]
 #[path = "../../src/workqueue/state.rs"]
 mod state;
+#[expect(dead_code, reason = "nobody listens here")]
 #[path = "../../src/workqueue/steps.rs"]
 mod steps;
 #[path = "../../src/workqueue/timers.rs"]
 mod timers;
+
+mod phase {
+    pub(super) use setpoint::workqueue::Phase;
+}
 
 mod sync {
     use std::sync::PoisonError;
@@ -44,9 +47,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use setpoint::reasons::{self, Cause};
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::{future, thread};
-use setpoint::reasons::{self, Cause};
 use tokio::time::Instant;
 
 use self::holds::{Named, Until};

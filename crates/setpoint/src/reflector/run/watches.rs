@@ -59,7 +59,12 @@ impl<T: Object> Run<T> {
             parts.fifo.push_received(deltas, last.clone(), bytes);
             if let Some(changes) = told {
                 let (cache, pending) = (parts.cache_name(), parts.fifo.len());
-                parts.facts.tell(|| LoopEvent::Received { cache, version: Some(last.clone()), changes, pending });
+                parts.facts.tell(|| LoopEvent::Received {
+                    cache,
+                    version: Some(last.clone()),
+                    changes,
+                    pending,
+                });
             }
         }
         if result.is_ok() {
