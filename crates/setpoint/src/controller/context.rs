@@ -9,7 +9,7 @@ use setpoint_env::Env;
 use tokio_util::sync::CancellationToken;
 
 use crate::ensure::memory::Memory;
-use crate::{Lister, Object, Recorder};
+use crate::{Lister, Object, Reasons, Recorder};
 
 /// What a reconcile has at hand. Cheap to clone.
 #[derive(Clone)]
@@ -17,6 +17,8 @@ pub struct Context {
     pub(super) shared: Arc<Shared>,
     pub(super) client: Client,
     pub(super) untracked: Client,
+    pub(super) reasons: Arc<Reasons>,
+    pub(super) id: u64,
 }
 
 /// What is the same for every reconcile of a controller.
@@ -42,6 +44,27 @@ impl Context {
     /// A client whose writes nobody waits for.
     pub fn untracked_client(&self) -> Client {
         self.untracked.clone()
+    }
+
+    /// Why the key is reconciled: everything since its last reconcile began, merged. For logs and for people: what to do
+    /// follows from how things are, never from what has happened.
+    ///
+    /// ```
+    /// use setpoint::{Action, Context, ObjectKey, ReconcileError};
+    ///
+    /// async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    ///     // default/web: deployments.apps default/web updated (own write), retry
+    ///     println!("{key}: {}", cx.reasons());
+    ///     Ok(Action::done())
+    /// }
+    /// ```
+    pub fn reasons(&self) -> &Reasons {
+        &self.reasons
+    }
+
+    /// The number of this reconcile, which no other one of the process has. Logs and [facts](crate::facts) name it.
+    pub fn reconcile_id(&self) -> u64 {
+        self.id
     }
 
     /// Reads from the cache of a kind that the controller watches.

@@ -13,6 +13,8 @@ use super::intake::Intake;
 use super::live;
 use super::source::Replay;
 use super::worker::{self, Work};
+use crate::Cause;
+use crate::facts::{LoopEvent, WorkState};
 use crate::mutants::{Promise, is_kept};
 use crate::workqueue::LOW_PRIORITY;
 
@@ -49,9 +51,11 @@ impl Prepared {
     /// was finished. Dropped earlier, it stops where it stands, and can be called again: for each term of a leader.
     pub(crate) async fn work(&self, shift: Shift) -> bool {
         let Shift { client, ending, is_term, grace } = shift;
+        let _told = Told(&self.work);
         if is_term && !is_kept(Promise::Terms) {
             self.release_all();
         } else if is_term && is_kept(Promise::TermStart) {
+            self.work.tell_state(WorkState::CatchingUp);
             tokio::select! {
                 biased;
                 () = ending.cancelled() => return true,
@@ -59,6 +63,7 @@ impl Prepared {
             }
         }
         let _open = self.intake.open(&self.work.context.name);
+        self.work.tell_state(WorkState::Working);
         self.replay().await;
         let run = |_| self.env.spawn(worker::run(self.work.clone(), client.clone(), ending.clone()));
         let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
@@ -100,9 +105,24 @@ impl Prepared {
     async fn replay(&self) {
         for replay in self.replays.iter().filter(|_| is_kept(Promise::Replay)) {
             for key in replay.keys().await {
-                self.work.queue.at_priority(LOW_PRIORITY).add(key);
+                self.work.queue.at_priority(LOW_PRIORITY).add_for(key, Cause::Start);
             }
         }
+    }
+}
+
+/// However the work ends, it is told.
+struct Told<'a>(&'a Work);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.0.tell_state(WorkState::Stopped);
+    }
+}
+
+impl Work {
+    fn tell_state(&self, state: WorkState) {
+        self.facts.tell(|| LoopEvent::Work { controller: self.name.clone(), state });
     }
 }
 
