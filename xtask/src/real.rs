@@ -15,7 +15,7 @@ mod informer;
 mod kubectl;
 pub(crate) mod peers;
 pub(crate) mod process;
-mod report;
+pub(crate) mod report;
 mod samples;
 pub(crate) mod servers;
 pub(crate) mod startup;
@@ -35,6 +35,7 @@ use peers::{
 use report::{Filter, Report};
 use servers::{Reference, Server};
 
+use crate::fuzz;
 use crate::workspace::{Program, root, target};
 
 /// Options of `cargo xtask real`.
@@ -109,6 +110,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     workloads::run(report, peers, &binary);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
+    fuzz::run_briefly(report, skip_build);
     if !kinds && !startup && !differential && !access {
         return Ok(());
     }
@@ -312,5 +314,8 @@ fn list() {
     }
     for name in workloads::names() {
         println!("{}: {name}", workloads::SUITE);
+    }
+    for name in fuzz::names() {
+        println!("{}: {name}", fuzz::SUITE);
     }
 }
