@@ -50,7 +50,10 @@ fn quantity(text: &str) {
     let canonical = canonical.unwrap_or_else(|| text.to_owned());
     let again = canonical_quantity(&canonical).expect("what is canonical is a quantity");
     assert_eq!(again.unwrap_or_else(|| canonical.clone()), canonical, "{text}");
-    assert_eq!(quantity_nanos(&canonical), nanos, "{text} is {canonical}");
+    // Go has no suffix for 10^24 and more, and leaves it out.
+    if nanos.is_ok_and(|nanos| nanos.unsigned_abs() < 10u128.pow(33)) {
+        assert_eq!(quantity_nanos(&canonical), nanos, "{text} is {canonical}");
+    }
 }
 
 /// A time as kube-apiserver would have it after decoding it.
@@ -58,6 +61,10 @@ fn time(ty: &str, field: &str, text: &str) {
     let ty = table().type_named(ty).expect("the table has it");
     let mut value = json!({ field: text });
     if conform(ty, &mut value, &mut Vec::new()).is_ok() {
+        if value[field].is_null() {
+            // Go's zero, which it writes as null and reads as nothing.
+            return;
+        }
         let before = value.clone();
         conform(ty, &mut value, &mut Vec::new()).expect("what is canonical is a time");
         assert_eq!(before, value, "{text}");

@@ -9,6 +9,7 @@
 
 use arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use setpoint_fuzz::{Api, JSON, Lab, any_json, any_object, collection, start, without_server_fields};
 use setpoint_kinds::{Resource, conform, table};
@@ -82,7 +83,7 @@ async fn on_made(api: &Api, media: &str, resource: &Resource, object: &Value, pa
     }
     let made = made.json();
     let name = made["metadata"]["name"].as_str().expect("what is made has a name");
-    let one = format!("{path}/{name}");
+    let one = format!("{path}/{}", utf8_percent_encode(name, NON_ALPHANUMERIC));
     check(api, &one, media, patch.to_string().as_bytes()).await;
     let finalizers = r#"{"metadata":{"finalizers":null},"spec":{"finalizers":null}}"#;
     api.call("PATCH", &one, "application/merge-patch+json", finalizers).await;
