@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use setpoint_apiserver::ApiServer;
@@ -51,9 +52,8 @@ impl Thread {
     }
 }
 
-/// What is not ours panics now and then, and the server is ready for it (the parser of CEL, redb on a damaged file): such
-/// a panic is no crash, it is an answer. libFuzzer's hook ends
-/// the process at any other, also at those that somebody would catch.
+/// What is not ours panics now and then, and the server is ready for it (the parser of CEL, redb on a damaged file): such a
+/// panic is an answer. libFuzzer's hook ends the process at any other, also at those that somebody would catch.
 fn ignore_foreign_panics() {
     let abort = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -73,9 +73,12 @@ impl Lab {
         Lab { runtime: runtime.expect("a runtime can be built"), server: OnceLock::new() }
     }
 
-    /// Runs a future to its end.
+    /// Runs a future to its end, and then what it has left to others.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.runtime.block_on(future)
+        let output = self.runtime.block_on(future);
+        // Time passes when nobody has anything to do.
+        self.runtime.block_on(tokio::time::sleep(Duration::from_millis(1)));
+        output
     }
 
     /// The server that all inputs share: leave it as you found it.
