@@ -17,7 +17,7 @@ mod informer;
 mod kubectl;
 pub(crate) mod peers;
 pub(crate) mod process;
-mod report;
+pub(crate) mod report;
 mod samples;
 pub(crate) mod servers;
 pub(crate) mod startup;
@@ -37,6 +37,7 @@ use peers::{
 use report::{Filter, Report};
 use servers::{Reference, Server};
 
+use crate::fuzz;
 use crate::workspace::{Program, root, target};
 
 /// Options of `cargo xtask real`.
@@ -113,6 +114,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     histories::run(report, peers, &binary, profile, skip_build);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
+    fuzz::run_briefly(report, skip_build);
     if handover {
         handover::ours(report, &binary, skip_build);
     }
@@ -332,5 +334,8 @@ fn list() {
     }
     for name in workloads::names() {
         println!("{}: {name}", workloads::SUITE);
+    }
+    for name in fuzz::names() {
+        println!("{}: {name}", fuzz::SUITE);
     }
 }

@@ -114,6 +114,12 @@ const PARTS: &[Part] = &[
         environment: &[],
     },
     Part {
+        name: "fuzz",
+        what: "all fuzz targets, a minute each; what reaches new code is kept for the next round",
+        arguments: &["xtask", "fuzz", "--minutes", "10", "--keep-going"],
+        environment: &[],
+    },
+    Part {
         name: "real",
         what: "all suites against real components",
         arguments: &["xtask", "real"],
