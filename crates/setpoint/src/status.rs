@@ -43,9 +43,7 @@ where
     let Some(difference) = merge::difference(&base, &wish) else { return Ok(false) };
     let write = Write { api, object, stored: &stored, wish: json!({"status": &wish}) };
     if !three_way::replaces_list(&base, &difference) {
-        return write
-            .send(Some(&seen), json!({"metadata": {"uid": object.meta().uid}, "status": difference}))
-            .await;
+        return write.send(Some(&seen), json!({"uid": object.meta().uid}), &difference).await;
     }
     write.send_at_version(&base, &wish, difference, &seen).await
 }
@@ -73,7 +71,7 @@ impl<K: Resource + Serialize + DeserializeOwned + Clone + Debug> Write<'_, K> {
         let mut tried = 0;
         loop {
             let metadata = json!({"uid": self.object.meta().uid, "resourceVersion": version});
-            let conflict = match self.send(seen, json!({"metadata": metadata, "status": difference})).await {
+            let conflict = match self.send(seen, metadata, &difference).await {
                 Err(kube::Error::Api(status)) if status.code == 409 => kube::Error::Api(status),
                 written => return written,
             };
@@ -93,15 +91,22 @@ impl<K: Resource + Serialize + DeserializeOwned + Clone + Debug> Write<'_, K> {
     }
 
     /// Writes, unless the last write like this left the object as it was `seen`.
-    async fn send(&self, seen: Option<&Value>, patch: Value) -> Result<bool, kube::Error> {
+    async fn send(
+        &self,
+        seen: Option<&Value>,
+        metadata: Value,
+        difference: &Value,
+    ) -> Result<bool, kube::Error> {
         let recall = seen.map_or_else(Recall::default, |seen| Recall::of(Trace::of(&self.wish, seen)));
+        let patch = json!({"metadata": metadata, "status": difference});
         let answer: K = match self.patch(patch, &recall).await {
             Err(kube::Error::Service(error)) if error.is::<AsLastTime>() => return Ok(false),
             answer => answer?,
         };
         if recall.is_heard() {
             let answer = to_json(&answer)?;
-            if merge::difference(&status_of(self.stored, &answer), &self.wish["status"]).is_some() {
+            // What others have written meanwhile is no doing of the server's.
+            if merge::missing(&status_of(self.stored, &answer), difference).is_some() {
                 recall.keep(Trace::of(&self.wish, &answer));
             }
         }

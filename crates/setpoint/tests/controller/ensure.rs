@@ -104,7 +104,7 @@ fn what_the_server_drops_or_spells_otherwise_is_not_written_again() {
             json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "a"},
                 "spec": {"hard": {"cpu": "1000m", "memory": "1024Ki", "pods": "1e1"}}}),
             json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"},
-                "spec": {"holderIdentity": "x", "renewTime": "2026-01-01T01:00:00+01:00"}}),
+                "spec": {"holderIdentity": "x", "renewTime": "2026-01-01T01:00:00.500000+01:00"}}),
             json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
                 "spec": {"ports": [{"port": 80, "name": "", "nodePort": 0}], "externalIPs": [],
                     "publishNotReadyAddresses": false}}),
