@@ -18,9 +18,9 @@ const THIS: &str = include_str!("why.rs");
 async fn stamp(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     if cx.lister::<ConfigMap>().get(&key).is_some() {
         let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
-        let seen = json!({"data": {"seen": cx.env().now().to_string()}});
+        let last = json!({"data": {"lastReconcile": cx.reconcile_id().to_string()}});
         let params = PatchParams { field_manager: Some("stamp".into()), ..PatchParams::default() };
-        maps.patch(key.name(), &params, &Patch::Merge(seen)).await?;
+        maps.patch(key.name(), &params, &Patch::Merge(last)).await?;
     }
     Ok(Action::done())
 }
