@@ -7,7 +7,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use setpoint::facts::{Finding, LoopEvent, Subscription};
 use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
-use setpoint_sim::World;
+use setpoint_sim::{Match, World};
 use tokio::time::sleep;
 
 use crate::support::{SECOND, create_map, run};
@@ -53,6 +53,8 @@ fn print(facts: &mut Subscription, out: &mut String) -> std::fmt::Result {
 fn the_page_shows_the_code_and_what_it_prints() {
     let mut out = String::new();
     World::run(1, async |world| {
+        // While a loop takes no time, virtual time stands still.
+        world.faults().on(Match::patch("configmaps")).delay_response(SECOND / 100).always();
         let running = run(&world, Controller::<ConfigMap>::new("stamp", stamp));
         let mut facts = running.runtime.facts().subscribe();
         create_map(&world, "web").await;
