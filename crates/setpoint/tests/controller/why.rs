@@ -7,7 +7,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use setpoint::facts::{Finding, LoopEvent, Subscription};
 use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
-use setpoint_sim::World;
+use setpoint_sim::{Match, World};
 use tokio::time::sleep;
 
 use crate::support::{SECOND, create_map, run};
@@ -18,9 +18,9 @@ const THIS: &str = include_str!("why.rs");
 async fn stamp(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     if cx.lister::<ConfigMap>().get(&key).is_some() {
         let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
-        let seen = json!({"data": {"seen": cx.env().now().to_string()}});
+        let last = json!({"data": {"lastReconcile": cx.reconcile_id().to_string()}});
         let params = PatchParams { field_manager: Some("stamp".into()), ..PatchParams::default() };
-        maps.patch(key.name(), &params, &Patch::Merge(seen)).await?;
+        maps.patch(key.name(), &params, &Patch::Merge(last)).await?;
     }
     Ok(Action::done())
 }
@@ -53,6 +53,8 @@ fn print(facts: &mut Subscription, out: &mut String) -> std::fmt::Result {
 fn the_page_shows_the_code_and_what_it_prints() {
     let mut out = String::new();
     World::run(1, async |world| {
+        // While a loop takes no time, virtual time stands still.
+        world.faults().on(Match::patch("configmaps")).delay_response(SECOND / 100).always();
         let running = run(&world, Controller::<ConfigMap>::new("stamp", stamp));
         let mut facts = running.runtime.facts().subscribe();
         create_map(&world, "web").await;
