@@ -21,7 +21,11 @@ fn every_promise_that_is_switched_off_is_missed() {
         }
         let enough = AtomicBool::new(false);
         let broken = |seed| {
-            let verdict = without(promise, || run(seed));
+            let mut verdict = without(promise, || run(seed));
+            // What fails with all promises kept says nothing about this one.
+            if !verdict.violations.is_empty() && !run(seed).violations.is_empty() {
+                verdict.violations.clear();
+            }
             enough.fetch_or(!verdict.violations.is_empty(), Ordering::Relaxed);
             verdict
         };

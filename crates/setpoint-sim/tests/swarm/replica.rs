@@ -116,6 +116,18 @@ impl Replica {
         self.running.iter().for_each(|running| running.shutdown.cancel());
     }
 
+    /// What its queue and its caches say of themselves.
+    pub(crate) fn state(&self) -> Vec<String> {
+        let Some(running) = &self.running else { return vec![format!("{}: it does not run", self.name)] };
+        let text = running.metrics.render();
+        let lines = text.lines().filter(|line| {
+            ["workqueue_depth", "informer_store", "active_workers", "catch_up", "leader_"]
+                .iter()
+                .any(|start| line.contains(start))
+        });
+        lines.filter(|line| !line.starts_with('#')).map(|line| format!("{}: {line}", running.who)).collect()
+    }
+
     /// Accuses a process that has panicked, or has ended without being told to.
     pub(crate) fn look(&mut self) {
         let Some(running) = &self.running else { return };

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use setpoint_sim::{FaultKind, Match, Rule, Swarm, World};
+use setpoint_sim::{FaultKind, Match, Rule, Swarm, Trace, World};
 use tokio::time::sleep;
 use tower::Layer;
 
@@ -32,7 +32,7 @@ pub(crate) struct Verdict {
     pub(crate) violations: Vec<String>,
     /// What went wrong, and what happened: for the report.
     pub(crate) story: Vec<String>,
-    pub(crate) trace_hash: u64,
+    pub(crate) trace: Trace,
 }
 
 /// What happens at a moment.
@@ -91,7 +91,7 @@ pub(crate) fn run(seed: u64) -> Verdict {
             story.into_iter().map(|(at, what)| format!("{:8.3}s {what}", at.as_secs_f64())).collect();
         story.append(&mut run.story);
         story.sort();
-        Verdict { violations: run.judge.violations(), story, trace_hash: world.trace_hash() }
+        Verdict { violations: run.judge.violations(), story, trace: world.trace() }
     })
 }
 
@@ -259,6 +259,9 @@ impl Run {
             if wrong.is_empty() {
                 break;
             }
+        }
+        if !wrong.is_empty() {
+            self.story.extend(self.replicas.iter().flat_map(Replica::state));
         }
         for what in wrong {
             self.judge.accuse(format!("{HEALING:?} after all faults ended: {what}"));
