@@ -75,9 +75,8 @@ impl Page {
         items: &BTreeMap<Key, &Item>,
         mut blame: impl FnMut(String, &Point),
     ) {
-        let covers = |key: &Key| {
-            self.after.is_none_or(|after| *key > after) && self.to.is_none_or(|to| *key <= to)
-        };
+        let covers =
+            |key: &Key| self.after.is_none_or(|after| *key > after) && self.to.is_none_or(|to| *key <= to);
         for key in timeline.of_key.keys().filter(|key| covers(key)) {
             let there = timeline.at(*key, self.version);
             match (there, items.get(key)) {
@@ -92,7 +91,8 @@ impl Page {
                 }
                 (None, Some(item)) => {
                     let Some(index) = timeline.index(item.version) else { continue };
-                    let why = format!("the object {key} is newer than the list, which is at {}", self.version);
+                    let why =
+                        format!("the object {key} is newer than the list, which is at {}", self.version);
                     blame(why, &timeline.points[index]);
                 }
                 _ => {}
