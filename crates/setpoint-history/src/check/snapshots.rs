@@ -84,10 +84,11 @@ impl Page {
                     let why = format!("at {} the object {key} was at {}", self.version, there.version);
                     blame(why, there);
                 }
-                (Some(there), None) if there.change.is_put() => {
-                    if !timeline.may_hide(*key, there.version, self.version, self.by) {
-                        blame(format!("at {} the object {key} was there", self.version), there);
-                    }
+                (Some(there), None)
+                    if there.change.is_put()
+                        && !timeline.may_hide(*key, there.version, self.version, self.by) =>
+                {
+                    blame(format!("at {} the object {key} was there", self.version), there);
                 }
                 (None, Some(item)) => {
                     let Some(index) = timeline.index(item.version) else { continue };
