@@ -117,7 +117,12 @@ impl Client {
             let mark = mark.to_string();
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"mark": mark}})
         };
-        let send = |method, path, media, body: serde_json::Value| Request { method, path, media, body: body.to_string() };
+        let send = |method, path, media, body: serde_json::Value| Request {
+            method,
+            path,
+            media,
+            body: body.to_string(),
+        };
         match call {
             Call::Create { key } => send("POST", all.to_string(), json, object(key, None)),
             Call::Update { key, expect } => send("PUT", one(key), json, object(key, *expect)),
@@ -139,7 +144,9 @@ impl Client {
             }
             Call::Get { key, fresh } => Request::get(one(key) + &query(*fresh, None)),
             // The token says at which version a list goes on.
-            Call::List { limit, from: Some(_), .. } => Request::get(format!("{all}{}", query(Fresh::Latest, *limit))),
+            Call::List { limit, from: Some(_), .. } => {
+                Request::get(format!("{all}{}", query(Fresh::Latest, *limit)))
+            }
             Call::List { fresh, limit, .. } => Request::get(format!("{all}{}", query(*fresh, *limit))),
         }
     }

@@ -276,7 +276,12 @@ impl Load {
 }
 
 /// Sends a request, random unless told, and waits for its answer.
-async fn exchange(client: &mut Client, call: Option<Call>, server: &kube::Client, clock: &Clock) -> Operation {
+async fn exchange(
+    client: &mut Client,
+    call: Option<Call>,
+    server: &kube::Client,
+    clock: &Clock,
+) -> Operation {
     let now = clock.now();
     let (asked, request) = match call {
         Some(call) => client.ask(call, now),

@@ -30,16 +30,35 @@ pub struct Continue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of the request")]
 pub enum Call {
-    Create { key: Key },
+    Create {
+        key: Key,
+    },
     /// PUT; with a version, only if the object is still at it.
-    Update { key: Key, expect: Option<Version> },
+    Update {
+        key: Key,
+        expect: Option<Version>,
+    },
     /// A merge patch that sets the mark.
-    MergePatch { key: Key },
+    MergePatch {
+        key: Key,
+    },
     /// A JSON patch that moves the mark into `previous` and sets a new one: applied twice, it shows.
-    JsonPatch { key: Key },
-    Delete { key: Key, expect: Option<Version> },
-    Get { key: Key, fresh: Fresh },
-    List { fresh: Fresh, limit: Option<u32>, from: Option<Continue> },
+    JsonPatch {
+        key: Key,
+    },
+    Delete {
+        key: Key,
+        expect: Option<Version>,
+    },
+    Get {
+        key: Key,
+        fresh: Fresh,
+    },
+    List {
+        fresh: Fresh,
+        limit: Option<u32>,
+        from: Option<Continue>,
+    },
 }
 
 impl Call {

@@ -44,7 +44,13 @@ pub(crate) enum Step {
 
 impl Watcher {
     /// A watcher of all objects of a namespace, or of one. It begins at `from`, or with what is there.
-    pub(crate) fn new(id: u16, seed: u64, namespace: &str, key: Option<Key>, from: Option<Version>) -> Watcher {
+    pub(crate) fn new(
+        id: u16,
+        seed: u64,
+        namespace: &str,
+        key: Option<Key>,
+        from: Option<Version>,
+    ) -> Watcher {
         Watcher {
             id,
             number: 0,

@@ -125,7 +125,11 @@ impl Plan {
                 compacted = Instant::now();
             }
         }
-        Ok(format!("{:?} for {} s: {kills} kills, {compactions} compactions", self.against, self.lasts.as_secs()))
+        Ok(format!(
+            "{:?} for {} s: {kills} kills, {compactions} compactions",
+            self.against,
+            self.lasts.as_secs()
+        ))
     }
 }
 

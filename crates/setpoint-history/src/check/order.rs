@@ -105,7 +105,8 @@ impl<'a> Bounds<'a> {
             match (&operation.call, &operation.outcome) {
                 (Call::Get { fresh, .. }, Outcome::Found(item)) => {
                     self.done(item.version, operation.end, source);
-                    let next = timeline.index(item.version).and_then(|at| timeline.after(&timeline.points[at]));
+                    let next =
+                        timeline.index(item.version).and_then(|at| timeline.after(&timeline.points[at]));
                     if let (Fresh::Latest, Some(next)) = (fresh, next) {
                         let next = timeline.up_to(next.version) - 1;
                         self.not_before(next, operation.start, source);
@@ -205,7 +206,8 @@ impl<'a> Bounds<'a> {
     fn blame(&self, refusal: &Refusal<'_>, found: &mut Found) {
         let of_key = self.timeline.of_key.get(&refusal.key).map_or(&[][..], Vec::as_slice);
         let end = refusal.operation.end;
-        let count = of_key.partition_point(|index| self.earliest[*index].is_none_or(|(moment, _)| moment <= end));
+        let count =
+            of_key.partition_point(|index| self.earliest[*index].is_none_or(|(moment, _)| moment <= end));
         let tell = |at: Option<usize>| {
             let index = of_key.get(at?)?;
             Some(self.timeline.tell_point(&self.timeline.points[*index]))
@@ -219,7 +221,8 @@ impl<'a> Bounds<'a> {
     fn check(&self, found: &mut Found) {
         let mut told = None;
         for (index, point) in self.timeline.points.iter().enumerate() {
-            let (Some((begun, late)), Some((ended, early))) = (self.earliest[index], self.not_after[index]) else {
+            let (Some((begun, late)), Some((ended, early))) = (self.earliest[index], self.not_after[index])
+            else {
                 continue;
             };
             // One late operation contradicts many: once is enough.

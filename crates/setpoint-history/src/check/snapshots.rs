@@ -75,9 +75,8 @@ impl Page {
         items: &BTreeMap<Key, &Item>,
         mut blame: impl FnMut(String, &Point),
     ) {
-        let covers = |key: &Key| {
-            self.after.is_none_or(|after| *key > after) && self.to.is_none_or(|to| *key <= to)
-        };
+        let covers =
+            |key: &Key| self.after.is_none_or(|after| *key > after) && self.to.is_none_or(|to| *key <= to);
         for key in timeline.of_key.keys().filter(|key| covers(key)) {
             let there = timeline.at(*key, self.version);
             match (there, items.get(key)) {
@@ -85,14 +84,16 @@ impl Page {
                     let why = format!("at {} the object {key} was at {}", self.version, there.version);
                     blame(why, there);
                 }
-                (Some(there), None) if there.change.is_put() => {
-                    if !timeline.may_hide(*key, there.version, self.version, self.by) {
-                        blame(format!("at {} the object {key} was there", self.version), there);
-                    }
+                (Some(there), None)
+                    if there.change.is_put()
+                        && !timeline.may_hide(*key, there.version, self.version, self.by) =>
+                {
+                    blame(format!("at {} the object {key} was there", self.version), there);
                 }
                 (None, Some(item)) => {
                     let Some(index) = timeline.index(item.version) else { continue };
-                    let why = format!("the object {key} is newer than the list, which is at {}", self.version);
+                    let why =
+                        format!("the object {key} is newer than the list, which is at {}", self.version);
                     blame(why, &timeline.points[index]);
                 }
                 _ => {}

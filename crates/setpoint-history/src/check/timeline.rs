@@ -114,8 +114,12 @@ impl<'a> Timeline<'a> {
             };
             let operation = &operations[*writer];
             if let Some(first) = at {
-                let why = format!("a write is done twice, at {} and {}", self.points[*first].version, point.version);
-                let evidence = [operation.to_string(), self.tell(self.points[*first].source), self.tell(point.source)];
+                let why = format!(
+                    "a write is done twice, at {} and {}",
+                    self.points[*first].version, point.version
+                );
+                let evidence =
+                    [operation.to_string(), self.tell(self.points[*first].source), self.tell(point.source)];
                 found.add(Promise::Once, why, evidence);
                 continue;
             }
@@ -129,7 +133,8 @@ impl<'a> Timeline<'a> {
                 Outcome::Written(_) => Some("a write is done at another version than it was answered with"),
                 _ => Some("a write that was refused is done"),
             };
-            let why = why.or((operation.call.key() != Some(point.key)).then_some("a write changes another object"));
+            let why =
+                why.or((operation.call.key() != Some(point.key)).then_some("a write changes another object"));
             if let Some(why) = why {
                 found.add(Promise::Once, why, [operation.to_string(), self.tell(point.source)]);
             }
@@ -201,7 +206,8 @@ impl<'a> Timeline<'a> {
                 && self.is_covered(shown.version, next.version)
             {
                 let why = "a delete that was answered is not among the events";
-                let evidence = [operations[deleter].to_string(), self.tell(shown.source), self.tell(next.source)];
+                let evidence =
+                    [operations[deleter].to_string(), self.tell(shown.source), self.tell(next.source)];
                 found.add(Promise::Reliable, why, evidence);
             }
             let last = last.get(&uid).copied();
@@ -250,7 +256,8 @@ impl<'a> Timeline<'a> {
     /// Whether something may have happened to an object between two versions, and by a moment, that nobody has seen.
     pub(super) fn may_hide(&self, key: Key, after: Version, to: Version, by: Moment) -> bool {
         let is_loose = self.loose.get(&key).is_some_and(|start| *start < by);
-        let is_deleted = || self.at(key, after).is_some_and(|point| self.unseen.contains_key(&point.change.state().uid));
+        let is_deleted =
+            || self.at(key, after).is_some_and(|point| self.unseen.contains_key(&point.change.state().uid));
         (is_loose || is_deleted()) && !self.is_covered(after, to)
     }
 

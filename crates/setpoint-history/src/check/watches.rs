@@ -20,7 +20,8 @@ pub(super) fn check(timeline: &Timeline<'_>, found: &mut Found) {
         }
         match &watch.ended {
             Ended::Stuck(version) if watch.told_to().is_none_or(|told| told < *version) => {
-                let why = format!("version {version} was committed, and the watch did not tell of it in time");
+                let why =
+                    format!("version {version} was committed, and the watch did not tell of it in time");
                 found.add(Promise::Reliable, why, [watch.to_string()]);
             }
             Ended::Unreadable(text) => {
@@ -81,7 +82,8 @@ impl<'a> Reader<'a> {
             let version = event.version();
             if self.is_out_of_order(event) {
                 let (promise, why) = self.disorder(at);
-                let before = if at > self.first { tell_event(self.watch, at - 1) } else { self.watch.to_string() };
+                let before =
+                    if at > self.first { tell_event(self.watch, at - 1) } else { self.watch.to_string() };
                 found.add(promise, why, [before, tell_event(self.watch, at)]);
                 continue;
             }
@@ -128,7 +130,9 @@ impl<'a> Reader<'a> {
             Event::Bookmark(_) | Event::InitialEnd(_) => {
                 (Promise::Bookmarkable, "a bookmark covers a version that was not told")
             }
-            _ if at == self.first => (Promise::Resumable, "what came after the version of the watch was not told"),
+            _ if at == self.first => {
+                (Promise::Resumable, "what came after the version of the watch was not told")
+            }
             _ => (Promise::Reliable, "a version was not told"),
         };
         let why = format!("{why}: {} of {}", missing.version, missing.key);

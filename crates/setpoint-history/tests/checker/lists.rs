@@ -6,9 +6,11 @@ use crate::story::{A, B, Story, again, item, list, listed};
 
 /// A at 10 and 12, B at 11.
 fn story() -> Story {
-    Story::created()
-        .then((3, 4), Call::Create { key: B }, Outcome::Written(again(B, 11, 2, 2)))
-        .then((5, 6), Call::Update { key: A, expect: None }, Outcome::Written(item(A, 12, 3)))
+    Story::created().then((3, 4), Call::Create { key: B }, Outcome::Written(again(B, 11, 2, 2))).then(
+        (5, 6),
+        Call::Update { key: A, expect: None },
+        Outcome::Written(item(A, 12, 3)),
+    )
 }
 
 fn page(version: u64, items: &[Item], more: bool) -> Outcome {
@@ -49,7 +51,9 @@ fn a_list_is_not_of_two_moments() {
 #[test]
 fn a_list_is_at_the_version_that_was_asked_for() {
     let items = [item(A, 12, 3), again(B, 11, 2, 2)];
-    story().then((7, 8), list(Fresh::Exact(11)), listed(12, &items)).breaks(Promise::Snapshot, "11 was asked for");
+    story()
+        .then((7, 8), list(Fresh::Exact(11)), listed(12, &items))
+        .breaks(Promise::Snapshot, "11 was asked for");
     story().then((7, 8), list(Fresh::AtLeast(11)), listed(12, &items)).holds();
     story()
         .then((7, 8), list(Fresh::AtLeast(13)), listed(12, &items))
@@ -69,8 +73,12 @@ fn pages_are_of_one_version_or_say_that_they_are_not() {
     let newer = again(B, 12, 4, 2);
     begun().then((9, 10), after(Some(11)), page(11, &[b], false)).holds();
     begun().then((9, 10), after(None), page(12, &[newer], false)).holds();
-    begun().then((9, 10), after(Some(11)), page(12, &[newer], false)).breaks(Promise::Snapshot, "does not say so");
-    begun().then((9, 10), after(Some(11)), page(11, &[newer], false)).breaks(Promise::Snapshot, "o001 was at 11");
+    begun()
+        .then((9, 10), after(Some(11)), page(12, &[newer], false))
+        .breaks(Promise::Snapshot, "does not say so");
+    begun()
+        .then((9, 10), after(Some(11)), page(11, &[newer], false))
+        .breaks(Promise::Snapshot, "o001 was at 11");
     begun().then((9, 10), after(Some(11)), page(11, &[], false)).breaks(Promise::Snapshot, "o001 was there");
 }
 

@@ -66,7 +66,8 @@ fn stale(history: &History, at: prop::sample::Index) -> Option<(usize, Outcome)>
         .filter_map(|(index, read)| {
             let Call::Get { key, fresh: Fresh::Latest } = read.call else { return None };
             let written = |operation: &&Operation| {
-                matches!(&operation.outcome, Outcome::Written(item) if item.key == key) && operation.end < read.start
+                matches!(&operation.outcome, Outcome::Written(item) if item.key == key)
+                    && operation.end < read.start
             };
             let mut items: Vec<_> = history.operations.iter().filter(written).filter_map(item).collect();
             items.sort_by_key(|item| item.version);
@@ -91,7 +92,8 @@ fn a_watch_that_is_cut_short_owes_nothing_more() {
 #[test]
 fn the_model_has_all_that_is_to_be_checked() {
     let history = model::history(1, 2_000);
-    let has = |wanted: fn(&Outcome) -> bool| history.operations.iter().any(|operation| wanted(&operation.outcome));
+    let has =
+        |wanted: fn(&Outcome) -> bool| history.operations.iter().any(|operation| wanted(&operation.outcome));
     assert!(has(|outcome| matches!(outcome, Outcome::Written(_))));
     assert!(has(|outcome| matches!(outcome, Outcome::Deleted(_))));
     assert!(has(|outcome| matches!(outcome, Outcome::Conflict)));

@@ -83,14 +83,18 @@ fn what_is_there_is_found() {
 fn what_is_not_there_does_not_exist_already() {
     let create = Call::Create { key: A };
     Story::created().then((3, 4), create, Outcome::AlreadyExists).holds();
-    Story::default().then((1, 2), create, Outcome::AlreadyExists).breaks(Promise::Linearizable, "already exists");
+    Story::default()
+        .then((1, 2), create, Outcome::AlreadyExists)
+        .breaks(Promise::Linearizable, "already exists");
 }
 
 #[test]
 fn a_conflict_needs_another_version() {
     let update = |expect| Call::Update { key: A, expect: Some(expect) };
     Story::updated().then((5, 6), update(10), Outcome::Conflict).holds();
-    Story::updated().then((5, 6), update(11), Outcome::Conflict).breaks(Promise::Linearizable, "if it is at 11");
+    Story::updated()
+        .then((5, 6), update(11), Outcome::Conflict)
+        .breaks(Promise::Linearizable, "if it is at 11");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Histories in a few words.
 
 use setpoint_history::{
-    Call, Ended, Event, Fresh, From, History, Item, Key, Mark, Moment, Operation, Outcome, Promise, State, Version,
-    Watch, check,
+    Call, Ended, Event, Fresh, From, History, Item, Key, Mark, Moment, Operation, Outcome, Promise, State,
+    Version, Watch, check,
 };
 
 /// The object of most stories.

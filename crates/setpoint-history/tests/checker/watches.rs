@@ -17,7 +17,8 @@ const START: From = From::Version(9);
 
 #[test]
 fn a_watch_tells_everything_in_order() {
-    let events = [Event::Added(a(10, 1)), Event::Modified(a(11, 2)), Event::Modified(a(12, 3)), Event::Bookmark(15)];
+    let events =
+        [Event::Added(a(10, 1)), Event::Modified(a(11, 2)), Event::Modified(a(12, 3)), Event::Bookmark(15)];
     story().watch(START, &events).holds();
     story().watch(START, &events[..1]).watch(From::Version(10), &events[1..]).holds();
     story().watch(START, &[]).holds();
@@ -47,7 +48,9 @@ fn reliable() {
 fn reliable_to_the_end() {
     let stuck = Ended::Stuck(12);
     let events = [Event::Added(a(10, 1)), Event::Modified(a(11, 2))];
-    story().watch_of(None, START, &events, stuck.clone()).breaks(Promise::Reliable, "did not tell of it in time");
+    story()
+        .watch_of(None, START, &events, stuck.clone())
+        .breaks(Promise::Reliable, "did not tell of it in time");
     let all = [events[0], events[1], Event::Modified(a(12, 3))];
     story().watch_of(None, START, &all, stuck).holds();
 }
@@ -60,11 +63,17 @@ fn atomic() {
     let (delete, create) = (Call::Delete { key: A, expect: None }, Call::Create { key: A });
     let (first, second) = (Event::Added(a(10, 1)), Event::Added(again(A, 12, 3, 2)));
     let deleted = || {
-        Story::created()
-            .then((3, 4), delete, Outcome::Deleted(1))
-            .then((5, 6), create, Outcome::Written(again(A, 12, 3, 2)))
+        Story::created().then((3, 4), delete, Outcome::Deleted(1)).then(
+            (5, 6),
+            create,
+            Outcome::Written(again(A, 12, 3, 2)),
+        )
     };
-    deleted().watch(START, &[first, second]).breaks_all(&[Promise::Follows, Promise::Reliable, Promise::Atomic]);
+    deleted().watch(START, &[first, second]).breaks_all(&[
+        Promise::Follows,
+        Promise::Reliable,
+        Promise::Atomic,
+    ]);
     deleted().watch(START, &[first, Event::Deleted(a(11, 1)), second]).holds();
 }
 
@@ -80,7 +89,8 @@ fn resumable() {
 fn bookmarkable() {
     let events = [Event::Added(a(10, 1)), Event::Bookmark(11), Event::Modified(a(12, 3))];
     story().watch(START, &events).breaks(Promise::Bookmarkable, "covers a version that was not told: 11");
-    let late = [Event::Added(a(10, 1)), Event::Modified(a(11, 2)), Event::Bookmark(13), Event::Modified(a(12, 3))];
+    let late =
+        [Event::Added(a(10, 1)), Event::Modified(a(11, 2)), Event::Bookmark(13), Event::Modified(a(12, 3))];
     story().watch(START, &late).breaks(Promise::Bookmarkable, "bookmark");
 }
 

@@ -48,7 +48,9 @@ fn a_write_is_not_done_twice() {
 
 #[test]
 fn nothing_is_there_that_nobody_wrote() {
-    Story::created().then((3, 4), get(A), Outcome::Found(item(A, 11, 9))).breaks(Promise::Once, "nobody has written");
+    Story::created()
+        .then((3, 4), get(A), Outcome::Found(item(A, 11, 9)))
+        .breaks(Promise::Once, "nobody has written");
 }
 
 #[test]
@@ -80,7 +82,8 @@ fn an_update_may_name_a_version_that_nobody_else_saw() {
 
 #[test]
 fn a_patch_finds_the_state_before_it() {
-    let patch = |found: u32| Story::updated().then((5, 6), JSON, Outcome::Written(made_from(item(A, 12, 3), found)));
+    let patch =
+        |found: u32| Story::updated().then((5, 6), JSON, Outcome::Written(made_from(item(A, 12, 3), found)));
     patch(2).holds();
     patch(1).breaks(Promise::Follows, "another state than the one before it");
     patch(3).breaks(Promise::Follows, "a patch is applied twice");
@@ -98,7 +101,11 @@ fn a_merge_patch_keeps_what_it_does_not_name() {
 fn a_patch_may_find_what_nobody_saw() {
     let update = Call::Update { key: A, expect: None };
     let story = |outcome| {
-        Story::created().then((3, 4), update, outcome).then((5, 6), JSON, Outcome::Written(made_from(item(A, 12, 3), 2)))
+        Story::created().then((3, 4), update, outcome).then(
+            (5, 6),
+            JSON,
+            Outcome::Written(made_from(item(A, 12, 3), 2)),
+        )
     };
     story(Outcome::Unknown).holds();
     story(Outcome::Refused).breaks(Promise::Follows, "another state");

@@ -12,8 +12,8 @@ use tokio::sync::watch::{Sender, channel};
 use super::super::watch::Feed;
 use super::super::write::Write;
 use super::super::{
-    Action, Batch, Change, Chunk, CommitError, Expect, Found, Freshness, Key, Limits, ListQuery, Memory, ReadError,
-    Record, Revision, Scan, Snapshot, Stats, Storage, Watch,
+    Action, Batch, Change, Chunk, CommitError, Expect, Found, Freshness, Key, Limits, ListQuery, Memory,
+    ReadError, Record, Revision, Scan, Snapshot, Stats, Storage, Watch,
 };
 
 /// What is wrong with a store, or with what is before it.
@@ -86,7 +86,11 @@ impl Mutant {
 
     /// What the answer to a change would be.
     fn answer(&self, change: Change) -> Result<Arc<Record>, CommitError> {
-        let found = self.inner.get(&change.key, Freshness::Latest).now_or_never().expect("memory keeps nobody waiting");
+        let found = self
+            .inner
+            .get(&change.key, Freshness::Latest)
+            .now_or_never()
+            .expect("memory keeps nobody waiting");
         let current = found.expect("the newest state is always there").record;
         Write::new(change, current.as_ref(), self.inner.revision() + 1).map(|write| write.record)
     }
@@ -134,7 +138,8 @@ impl Storage for Mutant {
             return self.inner.get(key, fresh);
         }
         async move {
-            let stale = if self.is_hit(Fault::StaleRead, &key.collection) { self.stale(fresh) } else { fresh };
+            let stale =
+                if self.is_hit(Fault::StaleRead, &key.collection) { self.stale(fresh) } else { fresh };
             let found = match self.inner.get(key, stale).await {
                 Ok(found) => Ok(found),
                 Err(_) => self.inner.get(key, fresh).await,
@@ -182,7 +187,11 @@ impl Storage for Mutant {
         }
         let compacted = *self.compacted.lock();
         if self.is(Fault::LostDelete, collection) && after < compacted {
-            let feed = WithoutDeletes { inner: Arc::clone(&self.inner), collection: Arc::clone(collection), compacted };
+            let feed = WithoutDeletes {
+                inner: Arc::clone(&self.inner),
+                collection: Arc::clone(collection),
+                compacted,
+            };
             return Ok(Watch::new(Arc::new(feed), self.changed.subscribe(), after));
         }
         self.inner.watch(collection, after)
