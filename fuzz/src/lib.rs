@@ -8,4 +8,4 @@ mod object;
 
 pub use api::{Answer, Api, JSON, PROTOBUF, YAML};
 pub use lab::{Lab, start};
-pub use object::{any_json, any_object, any_value, collection, media_of, without_server_fields};
+pub use object::{any_json, any_object, collection, without_server_fields};

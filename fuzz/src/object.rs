@@ -4,8 +4,6 @@ use arbitrary::{Result, Unstructured};
 use serde_json::{Map, Value, json};
 use setpoint_kinds::{FieldType, Resource, Type};
 
-use crate::{JSON, PROTOBUF, YAML};
-
 /// Texts that mean something somewhere.
 const WORDS: &[&str] = &[
     "",
@@ -146,15 +144,6 @@ pub fn collection(resource: &Resource) -> String {
     format!("/{root}/{}{namespace}/{}", resource.api_version(), resource.plural)
 }
 
-/// The media type that a byte stands for.
-pub fn media_of(byte: u8) -> &'static str {
-    match byte % 3 {
-        0 => JSON,
-        1 => YAML,
-        _ => PROTOBUF,
-    }
-}
-
 /// An object of a kind, mostly in its form.
 pub fn any_object(u: &mut Unstructured<'_>, resource: &Resource) -> Result<Value> {
     let mut fields = any_fields(u, resource.ty(), 0)?;
@@ -190,7 +179,7 @@ fn any_fields(u: &mut Unstructured<'_>, ty: &Type, depth: usize) -> Result<Map<S
 }
 
 /// A value that a field may have, or rarely one that it may not.
-pub fn any_value(u: &mut Unstructured<'_>, ty: &FieldType, depth: usize) -> Result<Value> {
+fn any_value(u: &mut Unstructured<'_>, ty: &FieldType, depth: usize) -> Result<Value> {
     if depth > DEEPEST || u.ratio(1, 64)? {
         return any_json(u, depth);
     }
