@@ -248,7 +248,7 @@ impl Write {
         let Write { request, place, deadline } = self;
         let work = async {
             let outcome = Box::pin(dispatch::resource(core, &request)).await;
-            // Also after an error: it may have come after the commit. What is cut off here is done by `rbac::keep`.
+            // Also after an error: it may have come after the commit. What is cut off here is done by `rbac::upkeep`.
             if is_cluster_role(&request)
                 && let Err(error) = rbac::gather(core).await
             {
