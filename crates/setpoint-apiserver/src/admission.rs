@@ -77,7 +77,7 @@ pub(crate) async fn mutate(core: &Core, attributes: &Attributes<'_>, mut object:
         return Ok(object);
     }
     let mut object = formed(object, request.expected())?;
-    create::set_namespace(request, &mut object)?;
+    request.set_namespace(&mut object)?;
     if attributes.operation == Operation::Create && request.name.is_some() {
         // A webhook may choose the name of a new object, but not against the path. On an update validation sees to it.
         update::check_name(request, &object)?;
