@@ -16,7 +16,7 @@ use setpoint_kinds::protobuf;
 use crate::bounds::Exceeded;
 use crate::status::{Result, Status};
 
-pub(crate) use json::parse as parse_json;
+pub(crate) use json::{parse as parse_json, parse_metered as parse_json_metered};
 pub(crate) use strict::errors as strict_errors;
 pub(crate) use yaml::parse as parse_yaml;
 

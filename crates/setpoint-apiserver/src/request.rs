@@ -12,7 +12,7 @@ use setpoint_kinds::{Type, UnknownField, Verb, conform, protobuf};
 
 use crate::authorize::Attributes;
 use crate::body;
-use crate::bounds::{self, Bounded};
+use crate::bounds::Bounded;
 use crate::contention::Deadline;
 use crate::definitions::{self, Custom, Undecodable};
 use crate::managed_fields;
@@ -292,6 +292,7 @@ impl Draft {
             Form::Typed(ty) => ty,
             Form::Custom(custom) => return self.finish_custom(expected, custom, validation),
         };
+        let allowance = self.value.allowance();
         let mut object = self.value.into_value();
         // A strategic patch cannot say what it makes.
         if self.quoted.is_none()
@@ -344,7 +345,7 @@ impl Draft {
             (None, None) => refuse(&why),
         })?;
         // A short text can stand for many fields with defaults.
-        bounds::check(&object)?;
+        allowance.check(&object)?;
         Ok(Input { object, warnings })
     }
 
@@ -356,6 +357,7 @@ impl Draft {
         custom: &Custom,
         validation: FieldValidation,
     ) -> Result<Input> {
+        let allowance = self.value.allowance();
         let mut object = self.value.into_value();
         if let Err(wrong) = check_custom_kind(&object, expected) {
             return Err(if self.is_patched {
@@ -397,7 +399,7 @@ impl Draft {
             None => refuse(&why),
         })?;
         // A short text can stand for many fields with defaults.
-        bounds::check(&object)?;
+        allowance.check(&object)?;
         Ok(Input { object, warnings })
     }
 }
