@@ -181,6 +181,7 @@ fn a_hostile_client_neither_stops_the_server_nor_others() {
 
 /// The allocator has a thread for it: nobody has to send another request.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "this measures a real process")]
 fn what_large_requests_have_freed_goes_back_to_the_system() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
