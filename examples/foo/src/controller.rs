@@ -122,7 +122,7 @@ impl FooController {
             tracing::info!(%key, "foo is gone; its deployment goes with it");
             return Ok(());
         };
-        if foo.meta().deletion_timestamp.is_some() {
+        if foo.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
         tracing::info!(%key, "reconcile");
@@ -183,7 +183,7 @@ impl FooController {
         mut condition: Condition,
     ) -> Result<(), SyncError> {
         let old = foo.status.clone().unwrap_or_default();
-        let observed_generation = foo.meta().generation;
+        let observed_generation = foo.metadata.generation;
         condition.observed_generation = observed_generation;
         let mut conditions = old.conditions;
         set_condition(&mut conditions, condition, self.env.now());
