@@ -110,7 +110,7 @@ fn resource_at(path: &str) -> Option<&'static Resource> {
         _ => return None,
     };
     let version = segments.next()?;
-    table().resource(group, version, segments.last()?)
+    table().resource(group, version, segments.next_back()?)
 }
 
 #[cfg(test)]

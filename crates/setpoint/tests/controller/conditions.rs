@@ -125,7 +125,7 @@ fn conflicts_are_not_tried_for_ever() {
         let error = patch_status(&api, &live, &status(vec![condition("A", "True", 1)])).await.unwrap_err();
         assert!(matches!(error, kube::Error::Api(status) if status.code == 409));
         // Five tries, and four looks between them.
-        assert_eq!(world.trace().requests(&Match::patch("deployments").client("slow")).count(), 9);
+        assert_eq!(world.trace().requests(&Match::patch("deployments/status").client("slow")).count(), 9);
     });
 }
 
