@@ -219,7 +219,7 @@ impl Subscription {
             Found::Missed { count, before } => {
                 self.next = self.next.saturating_add(count);
                 self.missed = self.missed.saturating_add(count);
-                Some(Arc::new(before))
+                Some(before)
             }
             Found::Nothing => None,
         }

@@ -63,8 +63,11 @@ pub(super) trait Cache: Send + Sync {
 pub(super) struct Before {
     pub(super) version: Option<ResourceVersion>,
     /// What is different in the answer to the write.
-    pub(super) compare: Box<dyn FnOnce(&[u8]) -> Option<Vec<FieldChange>> + Send>,
+    pub(super) compare: CompareFn,
 }
+
+/// From the answer to a write to what is different in it; none if it is not an object of the cached type.
+type CompareFn = Box<dyn FnOnce(&[u8]) -> Option<Vec<FieldChange>> + Send>;
 
 /// A cache, and its places among the sources of a controller's queue: one for each scope.
 pub(super) struct Watched<T: Object> {

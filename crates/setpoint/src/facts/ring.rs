@@ -24,7 +24,7 @@ pub(super) enum Found {
     /// Facts were given up; `before` says so, with the time of the first one that is there.
     Missed {
         count: u64,
-        before: Fact,
+        before: Arc<Fact>,
     },
     Nothing,
 }
@@ -54,7 +54,8 @@ impl Ring {
         let Some((first, _)) = self.facts.front() else { return Found::Nothing };
         if let Some(count) = first.number.checked_sub(number).filter(|count| *count > 0) {
             let event = LoopEvent::Missed { count };
-            return Found::Missed { count, before: Fact { number: first.number - 1, at: first.at, event } };
+            let before = Arc::new(Fact { number: first.number - 1, at: first.at, event });
+            return Found::Missed { count, before };
         }
         let at = usize::try_from(number - first.number).ok();
         let fact = at.and_then(|at| self.facts.get(at));
