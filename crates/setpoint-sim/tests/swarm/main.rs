@@ -3,6 +3,8 @@
 //! `SETPOINT_SWARM_SEEDS` says how many worlds there are, `SETPOINT_SWARM_SEED` which is the first. A seed runs nearly the
 //! same way again: tokio's `watch` channels wake their receivers in an order of their own.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it says what it found")]
+
 mod controller;
 mod dice;
 mod judge;
