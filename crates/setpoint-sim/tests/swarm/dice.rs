@@ -7,7 +7,7 @@ pub(crate) struct Dice(u64);
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Dice {
-        Dice(seed ^ 0x5eed_0f_5eed)
+        Dice(seed ^ 0x005e_ed0f_5eed)
     }
 
     fn next(&mut self) -> u64 {
