@@ -14,8 +14,8 @@ use setpoint::facts::Name;
 use setpoint::owner::{controller_of, is_controlled_by};
 use setpoint::workqueue::ItemExponential;
 use setpoint::{
-    CacheSyncError, Cause, Env, Event, HandlerFns, Held, Lister, Object, ObjectKey, Permissions, Reason,
-    Recorder, Registration, SharedInformer, SharedInformerFactory, Verb, WorkQueue, is_resync, patch_status,
+    CacheSyncError, Cause, Env, Event, HandlerFns, Held, Lister, ObjectKey, Permissions, Reason, Recorder,
+    Registration, SharedInformer, SharedInformerFactory, Verb, WorkQueue, is_resync, patch_status,
     run_workers,
 };
 use tokio_util::sync::CancellationToken;
@@ -216,7 +216,7 @@ struct Changes {
 }
 
 impl Changes {
-    fn new<T: Object>(queue: &WorkQueue<ObjectKey>, informer: &SharedInformer<T>) -> Changes {
+    fn new<T: setpoint::Object>(queue: &WorkQueue<ObjectKey>, informer: &SharedInformer<T>) -> Changes {
         Changes { queue: queue.clone(), resource: informer.name().into() }
     }
 
