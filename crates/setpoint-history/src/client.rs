@@ -162,6 +162,10 @@ impl Client {
     }
 
     fn read(&mut self, call: &Call, reply: &Reply) -> Outcome {
+        if reply.code >= 500 {
+            // Perhaps a proxy's: whatever its body says, nobody knows what the server has done.
+            return Outcome::Unknown;
+        }
         let body: Wire = match serde_json::from_slice(&reply.body) {
             Ok(body) => body,
             Err(error) => return unreadable(reply, &error.to_string()),
@@ -176,7 +180,7 @@ impl Client {
             (409, _) => Some(Outcome::Conflict),
             (410, _) => Some(Outcome::Expired),
             (400..500, _) => Some(Outcome::Refused),
-            _ => Some(Outcome::Unknown),
+            _ => None,
         };
         let Some(outcome) = outcome else { return unreadable(reply, "a field is missing") };
         self.learn(call, &outcome, body.metadata.token);
