@@ -138,8 +138,7 @@ async fn found_by_terms(world: &World, landing: std::time::Duration) -> Vec<usiz
     tokio::time::sleep(89 * SECOND / 10).await;
     away.release();
     tokio::time::sleep(20 * SECOND).await;
-    let found = found.lock().clone();
-    found
+    found.lock().clone()
 }
 
 #[tokio::test(start_paused = true)]
