@@ -248,9 +248,15 @@ impl<K> WorkQueue<K> {
     }
 
     /// A source has got to a version, or stays where it is: releases the keys that were held until then, and no
-    /// others. With `cause`, they want to be processed then. Says whether keys wait for something to go from the source.
-    pub(crate) fn advance(&self, source: u32, version: Option<u128>, cause: Option<Cause>) -> bool {
-        self.inner.shared.advance(source, version, cause)
+    /// others. Those whose changes a list has passed by want to be processed again. Says whether keys wait for something
+    /// to go from the source.
+    pub(crate) fn advance(&self, source: u32, version: Option<u128>, is_list: bool) -> bool {
+        self.inner.shared.advance(source, version, is_list)
+    }
+
+    /// Releases every key that is held, whatever it waits for.
+    pub(crate) fn release_all(&self) {
+        self.inner.shared.release_all();
     }
 
     /// A source has some things no more: releases the keys that were held until then.

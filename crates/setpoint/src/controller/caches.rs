@@ -14,7 +14,7 @@ use crate::informer::{Applied, Observer};
 use crate::mutants::{Promise, is_kept};
 use crate::reflector::Target;
 use crate::workqueue::{Named, Until};
-use crate::{Cause, Lister, Object, ObjectKey, ResourceVersion, Scope, SharedInformer, WorkQueue};
+use crate::{Lister, Object, ObjectKey, ResourceVersion, Scope, SharedInformer, WorkQueue};
 
 /// A cache that a controller reads from.
 pub(super) trait Cache: Send + Sync {
@@ -33,8 +33,9 @@ pub(super) trait Cache: Send + Sync {
     /// What is listed and watched, scope by scope.
     fn targets(&self) -> Vec<&Target>;
 
-    /// What to wait for until the cache shows an object at this version. Nothing if it shows it, or may leave it out.
-    fn until_version(&self, key: &ObjectKey, version: &ResourceVersion) -> Option<Until>;
+    /// What to wait for until the cache shows an object at this version. Nothing if it may leave it out, or has shown it
+    /// before the write that gave it: then the write was no change.
+    fn until_version(&self, key: &ObjectKey, version: &ResourceVersion, is_change: bool) -> Option<Until>;
 
     /// What to wait for until the cache has no object of this uid, once it is at the version `after`. Nothing if it has
     /// none, or may leave it out.
@@ -105,10 +106,11 @@ impl<T: Object> Places<T> {
         (self.first..).zip(&self.scopes).find(|(_, scope)| scope.contains(key))
     }
 
-    fn until_version(&self, key: &ObjectKey, version: &ResourceVersion) -> Option<Until> {
+    fn until_version(&self, key: &ObjectKey, version: &ResourceVersion, is_change: bool) -> Option<Until> {
         let (source, scope) = self.place_of(key)?;
-        let version = version.number().filter(|version| !self.has_reached(scope, *version))?;
-        Some(Until::Version { source, version })
+        // Whether a list has passed by a change, the queue knows.
+        let version = version.number().filter(|version| is_change || !self.has_reached(scope, *version))?;
+        Some(Until::Version { source, version, changed: is_change.then_some(version) })
     }
 
     fn is_at(&self, scope: &Scope, version: &ResourceVersion) -> bool {
@@ -129,7 +131,7 @@ impl<T: Object> Places<T> {
     fn has_happened(&self, until: &Until) -> Option<bool> {
         let scope = |source: &u32| self.scopes.get(source.checked_sub(self.first)? as usize);
         match until {
-            Until::Version { source, version } => Some(self.has_reached(scope(source)?, *version)),
+            Until::Version { source, version, .. } => Some(self.has_reached(scope(source)?, *version)),
             Until::Gone { source, what, after } => {
                 Some(self.has_reached(scope(source)?, *after) && !self.has(what))
             }
@@ -144,11 +146,10 @@ impl<T: Object> Observer<T> for Places<T> {
             return;
         };
         if batch.is_list && !is_kept(Promise::Lists) {
-            self.queue.advance(source, Some(u128::MAX), None);
+            self.queue.advance(source, Some(u128::MAX), false);
         }
-        // What a key has created may have come and gone between two lists: then no event tells of it.
-        let cause = batch.is_list.then_some(Cause::List);
-        if !self.queue.advance(source, batch.version.and_then(ResourceVersion::number), cause) {
+        let version = batch.version.and_then(ResourceVersion::number);
+        if !self.queue.advance(source, version, batch.is_list) {
             return;
         }
         let gone: Vec<Named> = match batch.is_list {
@@ -185,11 +186,11 @@ impl<T: Object + Serialize + DeserializeOwned> Cache for Watched<T> {
         self.informer.targets().collect()
     }
 
-    fn until_version(&self, key: &ObjectKey, version: &ResourceVersion) -> Option<Until> {
+    fn until_version(&self, key: &ObjectKey, version: &ResourceVersion, is_change: bool) -> Option<Until> {
         if self.informer.is_filtered() && self.places.lister.held(key).is_none() {
             return None;
         }
-        self.places.until_version(key, version)
+        self.places.until_version(key, version, is_change)
     }
 
     fn until_gone(&self, key: &ObjectKey, uid: &str, after: Option<&ResourceVersion>) -> Option<Until> {
@@ -206,7 +207,7 @@ impl<T: Object + Serialize + DeserializeOwned> Cache for Watched<T> {
         let mut untils = Vec::new();
         if let Some((key, version)) = &live.newest {
             // The server was asked under the cache's own selectors: what it has, the cache will have.
-            untils.extend(self.places.until_version(key, version));
+            untils.extend(self.places.until_version(key, version, true));
         }
         let cached = self.places.lister.view(|view| match &live.name {
             Some(key) => view.held(key).into_iter().collect(),
@@ -269,12 +270,11 @@ pub(super) fn until_seen(
     let (mut untils, mut unknown) = (Vec::new(), Vec::new());
     // What was created and deleted by one reconcile may not have come to the cache when it is to be gone.
     let mut versions: Vec<(String, ObjectKey, ResourceVersion)> = Vec::new();
-    for Write { resource, outcome, .. } in writes {
+    for Write { resource, outcome, is_unchanged, .. } in writes {
         match outcome {
             Outcome::Version { key, version } => {
-                untils.extend(
-                    concerned(caches, &resource).filter_map(|cache| cache.until_version(&key, &version)),
-                );
+                let until = |cache: &dyn Cache| cache.until_version(&key, &version, !is_unchanged);
+                untils.extend(concerned(caches, &resource).filter_map(until));
                 versions.push((resource, key, version));
             }
             Outcome::Gone { .. } if !is_kept(Promise::Deletes) => {}

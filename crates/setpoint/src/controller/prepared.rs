@@ -53,7 +53,7 @@ impl Prepared {
         let Shift { client, ending, is_term, grace } = shift;
         let _told = Told(&self.work);
         if is_term && !is_kept(Promise::Terms) {
-            self.release_all();
+            self.work.queue.release_all();
         } else if is_term && is_kept(Promise::TermStart) {
             self.work.tell_state(WorkState::CatchingUp);
             tokio::select! {
@@ -69,7 +69,7 @@ impl Prepared {
         let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
         ending.cancelled().await;
         if !is_kept(Promise::Shutdown) {
-            self.release_all();
+            self.work.queue.release_all();
             self.work.queue.shut_down();
         }
         let ends = grace.map(|grace| self.env.instant().later(grace));
@@ -91,14 +91,6 @@ impl Prepared {
             let controller = &self.work.context.name;
             tracing::warn!(controller, "a cache is older than what the last leader wrote; waiting for it");
         }
-    }
-
-    /// Releases what is held, whatever it waits for.
-    fn release_all(&self) {
-        (0..self.work.caches.len() as u32).for_each(|source| {
-            self.work.queue.advance(source, Some(u128::MAX), None);
-            self.work.queue.advance(source, Some(0), None);
-        });
     }
 
     /// Queues what the caches have: whoever worked before may have left it, and a standby keeps nothing.

@@ -150,23 +150,26 @@ fn hold(work: &Work, item: Item<ObjectKey>, until: Vec<Until>, limit: Duration) 
     work.caches.iter().for_each(|cache| cache.settle(&awaited));
 }
 
-/// Of several versions of one source, the newest is enough.
+/// Of several versions of one source, the newest is enough to wait for, and the first change to look for.
 fn newest_of_each(untils: Vec<Until>) -> Vec<Until> {
     let mut all: Vec<Until> = Vec::with_capacity(untils.len());
     for until in untils {
-        let Until::Version { source, version } = until else {
+        let Until::Version { source, version, changed } = until else {
             if !all.contains(&until) {
                 all.push(until);
             }
             continue;
         };
         let same = all.iter_mut().find_map(|other| match other {
-            Until::Version { source: of, version } if *of == source => Some(version),
+            Until::Version { source: of, version, changed } if *of == source => Some((version, changed)),
             _ => None,
         });
         match same {
-            Some(newest) => *newest = version.max(*newest),
-            None => all.push(Until::Version { source, version }),
+            Some((newest, first)) => {
+                *newest = version.max(*newest);
+                *first = first.iter().copied().chain(changed).min();
+            }
+            None => all.push(Until::Version { source, version, changed }),
         }
     }
     all

@@ -9,8 +9,8 @@ use super::moment::Moment;
 /// caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The source has got to this version.
-    Version { source: u32, version: u128 },
+    /// The source has got to this version. `changed` is the first version that the key has itself made there.
+    Version { source: u32, version: u128, changed: Option<u128> },
     /// The source has got to the version `after`, and has `what` no more.
     Gone { source: u32, what: Named, after: u128 },
 }
@@ -40,7 +40,7 @@ pub(super) struct Hold<K> {
     deadline: Moment,
     /// Tells it from another hold in the same slot.
     ticket: u64,
-    until: Vec<Until>,
+    pub(super) until: Vec<Until>,
     /// How many of these have not happened.
     left: usize,
 }
@@ -48,6 +48,8 @@ pub(super) struct Hold<K> {
 #[derive(Debug, Default)]
 struct Source {
     version: u128,
+    /// Of its newest list.
+    listed: u128,
     versions: BTreeMap<u128, Vec<Waiter>>,
     gone: BTreeMap<Named, Vec<(u128, Waiter)>>,
 }
@@ -83,7 +85,7 @@ impl<K> Holds<K> {
         &mut self.sources[number]
     }
 
-    /// Holds the key of a slot. False if all that it waits for has happened already.
+    /// Holds the key of a slot. If all that it waits for has happened already, that comes back.
     pub(super) fn insert(
         &mut self,
         slot: u32,
@@ -91,15 +93,15 @@ impl<K> Holds<K> {
         key: K,
         until: Vec<Until>,
         (since, deadline): (Moment, Moment),
-    ) -> bool {
+    ) -> Result<(), Vec<Until>> {
         let waiter = Waiter { slot, ticket };
         let left = until.iter().filter(|until| self.source_of(until).wait(until, waiter)).count();
         if left == 0 {
-            return false;
+            return Err(until);
         }
         self.deadlines.insert((deadline, ticket, slot));
         self.held.insert(slot, Hold { key, since, deadline, ticket, until, left });
-        true
+        Ok(())
     }
 
     fn source_of(&mut self, until: &Until) -> &mut Source {
@@ -108,10 +110,14 @@ impl<K> Holds<K> {
         }
     }
 
-    /// A source has got to a version. Gives the keys that waited for nothing else, in the order of their versions.
-    pub(super) fn advance(&mut self, source: u32, version: u128) -> Vec<(u32, Hold<K>)> {
+    /// A source has got to a version, by a list or event by event. Gives the keys that waited for nothing else, in the
+    /// order of their versions.
+    pub(super) fn advance(&mut self, source: u32, version: u128, is_list: bool) -> Vec<(u32, Hold<K>)> {
         let source = self.source(source);
         source.version = version;
+        if is_list {
+            source.listed = version;
+        }
         if source.versions.first_key_value().is_none_or(|(first, _)| *first > version) {
             return Vec::new();
         }
@@ -121,6 +127,16 @@ impl<K> Holds<K> {
         };
         let reached = std::mem::replace(&mut source.versions, later);
         reached.into_values().flatten().filter_map(|waiter| self.pass(waiter)).collect()
+    }
+
+    /// Whether a list has passed by something that the key made: nobody knows whether that was there and went.
+    pub(super) fn is_listed(&self, until: &[Until]) -> bool {
+        until.iter().any(|until| match until {
+            Until::Version { source, changed: Some(changed), .. } => {
+                self.sources.get(*source as usize).is_some_and(|source| *changed <= source.listed)
+            }
+            Until::Version { .. } | Until::Gone { .. } => false,
+        })
     }
 
     /// A source has something no more. Gives the keys that waited for nothing else.

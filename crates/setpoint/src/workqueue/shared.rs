@@ -244,14 +244,19 @@ impl<K> Shared<K> {
 
     /// A source has got to a version, or stays where it is: releases the keys that waited for it. Says whether keys
     /// wait for something to go from the source.
-    pub(super) fn advance(&self, source: u32, version: Option<u128>, cause: Option<Cause>) -> bool {
+    pub(super) fn advance(&self, source: u32, version: Option<u128>, is_list: bool) -> bool {
         let mut awaits = false;
         self.release(|state, now, released| {
-            let ready = version.map_or(0, |version| state.advance(source, version, cause, now, released));
+            let ready = version.map_or(0, |version| state.advance(source, (version, is_list), now, released));
             awaits = state.awaits(source);
             ready
         });
         awaits
+    }
+
+    /// Releases every key that is held.
+    pub(super) fn release_all(&self) {
+        self.release(State::release_all);
     }
 
     /// A source has some things no more: releases the keys that waited for that.

@@ -322,26 +322,32 @@ impl<K> State<K> {
         }
     }
 
-    /// A source has got to a version. With `cause`, the keys that are released want to be processed. Says how many
-    /// keys became ready to get.
+    /// A source has got to a version. Says how many keys became ready to get.
     pub(super) fn advance(
         &mut self,
         source: u32,
-        version: u128,
-        cause: Option<Cause>,
+        (version, is_list): (u128, bool),
         now: Moment,
         released: &mut Vec<Released<K>>,
     ) -> usize {
-        let passed = self.holds.advance(source, version);
-        if let Some(cause) = cause {
-            for (number, _) in &passed {
-                if self.is_heard() {
-                    self.tell_added(*number, &Reason::new(cause), 0);
-                }
-                self.add_slot(*number, 0, Some(now), Causes::of(cause));
-            }
-        }
+        let passed = self.holds.advance(source, version, is_list);
         self.unhold_all(passed, now, released)
+    }
+
+    /// A key whose writes a list has passed by wants to be processed: what it made may have come and gone.
+    fn look_again(&mut self, number: u32, until: &[Until], now: Moment) {
+        if self.holds.is_listed(until) {
+            if self.is_heard() {
+                self.tell_added(number, &Reason::new(Cause::List), 0);
+            }
+            self.add_slot(number, 0, Some(now), Causes::of(Cause::List));
+        }
+    }
+
+    /// Releases every key that is held. Says how many became ready to get.
+    pub(super) fn release_all(&mut self, now: Moment, released: &mut Vec<Released<K>>) -> usize {
+        let all = self.holds.take_all().into_iter().collect();
+        self.unhold_all(all, now, released)
     }
 
     /// A source has something no more. Says how many keys became ready to get.
@@ -386,6 +392,7 @@ impl<K> State<K> {
         released: &mut Vec<Released<K>>,
     ) -> bool {
         let waited = now.since(hold.since);
+        self.look_again(number, &hold.until, now);
         self.tell(Some(&hold.key), Step::Released { waited, is_late });
         let slot = self.slot(number);
         let (was, priority) = (slot.phase, slot.priority);
@@ -626,7 +633,8 @@ impl<K: Clone> State<K> {
         let ticket = self.ticket();
         let key = self.slots[number as usize].key.clone().expect("a processing slot has a key");
         let told = self.is_heard().then(|| until.clone());
-        if !self.holds.insert(number, ticket, key, until, times) {
+        if let Err(until) = self.holds.insert(number, ticket, key, until, times) {
+            self.look_again(number, &until, times.0);
             return false;
         }
         if let Some(until) = told {

@@ -60,7 +60,7 @@ impl<K: 'static> Telling<K> {
 
     fn awaited(&self, until: &Until) -> Awaited {
         let (source, version, object) = match until {
-            Until::Version { source, version } => (*source, version, None),
+            Until::Version { source, version, .. } => (*source, version, None),
             Until::Gone { source, what, after } => (*source, after, Some(ObjectKey::from(&*what.name))),
         };
         let cache = self.sources.read().get(source as usize).cloned();

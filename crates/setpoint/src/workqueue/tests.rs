@@ -44,13 +44,16 @@ enum Op {
     Hold {
         which: usize,
         versions: [Option<u8>; 2],
+        /// The first version that it made in the first source, if it waits for that.
+        changed: Option<u8>,
         gone: Option<(u8, u8, u8)>,
         limit: Duration,
     },
-    /// A source gets to a version.
+    /// A source gets to a version, perhaps by a list.
     Reach {
         source: u8,
         version: u8,
+        is_list: bool,
     },
     /// A source loses something.
     Lose {
@@ -76,15 +79,17 @@ fn op() -> impl Strategy<Value = Op> {
         8 => Just(Op::Get),
         2 => any::<bool>().prop_map(|then_drop| Op::Wait { then_drop }),
         7 => (0..8usize).prop_map(|which| Op::Done { which }),
-        4 => (0..4usize, any::<[Option<bool>; 2]>(), 0..9u8, prop_oneof![2 => Just(None),
+        4 => (0..4usize, any::<[Option<bool>; 2]>(), (0..9u8, any::<Option<u8>>()), prop_oneof![2 => Just(None),
                 1 => (0..2u8, 0..2u8, 0..5u8).prop_map(Some)], delay.clone())
-            .prop_map(|(which, which_sources, version, gone, limit)| Op::Hold {
+            .prop_map(|(which, which_sources, (version, changed), gone, limit)| Op::Hold {
                 which,
                 versions: which_sources.map(|wanted| wanted.map(|far| version + u8::from(far))),
+                changed: which_sources[0].and(changed).map(|changed| changed % (version + 1)),
                 gone,
                 limit,
             }),
-        4 => (0..2u8, 0..10u8).prop_map(|(source, version)| Op::Reach { source, version }),
+        4 => (0..2u8, 0..10u8, any::<bool>())
+            .prop_map(|(source, version, is_list)| Op::Reach { source, version, is_list }),
         2 => (0..2u8, 0..2u8).prop_map(|(source, what)| Op::Lose { source, what }),
         3 => delay.prop_map(|time| Op::Advance { time }),
         1 => prop_oneof![30 => Just(Op::Get), 1 => Just(Op::ShutDown)],
@@ -103,6 +108,8 @@ struct Model {
     /// In the order in which they were held.
     held: Vec<Held>,
     sources: [u8; 2],
+    /// The version of the newest list of the first source.
+    listed: u8,
     failures: BTreeMap<u8, u32>,
     choices: u32,
     shut_down: bool,
@@ -112,6 +119,7 @@ struct Model {
 struct Held {
     key: u8,
     versions: [Option<u8>; 2],
+    changed: Option<u8>,
     gone: Option<(u8, u8, u8)>,
     deadline: Instant,
     dirty: Option<i32>,
@@ -189,13 +197,19 @@ impl Model {
     }
 
     fn release(&mut self, held: Vec<Held>) {
-        let dirty = held.into_iter().filter_map(|held| Some((held.key, held.dirty?)));
+        let dirty = held.into_iter().filter_map(|held| {
+            let is_listed = held.changed.is_some_and(|changed| changed <= self.listed);
+            Some((held.key, if is_listed { held.dirty.max(Some(0)) } else { held.dirty }?))
+        });
         self.queued.extend(dirty);
     }
 
-    fn reach(&mut self, source: u8, version: u8) {
+    fn reach(&mut self, source: u8, version: u8, is_list: bool) {
         let source = usize::from(source);
         self.sources[source] = version;
+        if is_list && source == 0 {
+            self.listed = version;
+        }
         let mut reached = Vec::new();
         for held in &mut self.held {
             if let Some(wanted) = held.versions[source].take_if(|wanted| *wanted <= version) {
@@ -335,9 +349,10 @@ fn named(what: u8) -> Named {
     Named { name: "thing".into(), uid: what.to_string().into() }
 }
 
-fn until(versions: [Option<u8>; 2], gone: Option<(u8, u8, u8)>) -> Vec<Until> {
+fn until(versions: [Option<u8>; 2], changed: Option<u8>, gone: Option<(u8, u8, u8)>) -> Vec<Until> {
     let versions = (0..).zip(versions).filter_map(|(source, version)| {
-        version.map(|version| Until::Version { source, version: version.into() })
+        let changed = changed.filter(|_| source == 0).map(u128::from);
+        version.map(|version| Until::Version { source, version: version.into(), changed })
     });
     let gone = gone.map(|(source, what, after)| {
         let (source, what, after) = (source.into(), named(what), after.into());
@@ -402,16 +417,16 @@ async fn run(ops: Vec<Op>) {
                 item.done();
             }
             Op::Done { .. } => {}
-            Op::Hold { which, versions, gone, limit } if which < items.len() => {
+            Op::Hold { which, versions, changed, gone, limit } if which < items.len() => {
                 let item = items.remove(which);
                 let deadline = now + limit;
-                model.hold(Held { key: *item, versions, gone, deadline, dirty: None });
-                item.hold(until(versions, gone), limit);
+                model.hold(Held { key: *item, versions, changed, gone, deadline, dirty: None });
+                item.hold(until(versions, changed, gone), limit);
             }
             Op::Hold { .. } => {}
-            Op::Reach { source, version } => {
-                queue.advance(source.into(), Some(version.into()), None);
-                model.reach(source, version);
+            Op::Reach { source, version, is_list } => {
+                queue.advance(source.into(), Some(version.into()), is_list);
+                model.reach(source, version, is_list);
             }
             Op::Lose { source, what } => {
                 queue.gone(source.into(), &[named(what)]);
@@ -478,14 +493,14 @@ async fn a_key_that_is_held_says_for_how_long_and_whether_it_was_too_long() {
     for key in [1, 2, 3] {
         queue.add(key);
     }
-    queue.advance(0, Some(4), None);
+    queue.advance(0, Some(4), false);
     for version in [4, 5, 9] {
         let item = queue.get().await.unwrap();
-        item.hold(vec![Until::Version { source: 0, version }], 10 * second);
+        item.hold(vec![Until::Version { source: 0, version, changed: None }], 10 * second);
     }
     queue.add(3);
     tokio::time::advance(second).await;
-    queue.advance(0, Some(7), None);
+    queue.advance(0, Some(7), false);
     // Nobody else is there to keep the time.
     assert_eq!(*queue.get().await.unwrap(), 3);
     assert_eq!(*told.lock(), [(1, Duration::ZERO, false), (2, second, false), (3, 10 * second, true)]);

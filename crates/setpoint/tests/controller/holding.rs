@@ -1,12 +1,14 @@
 //! Keys that are held until caches show what they wrote, beside reconciles that take long.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use parking_lot::Mutex;
+use setpoint::controller::Predicate;
 use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
-use setpoint_sim::{Match, World};
+use setpoint_sim::{Match, Refusal, Rule, World};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{SECOND, child_of, count_secrets, create_map, one_child, run, secrets};
@@ -181,5 +183,91 @@ fn a_child_that_somebody_deletes_before_the_cache_has_seen_it_is_made_again() {
         world.restart_server();
         sleep(60 * SECOND).await;
         assert_eq!(count_secrets(&world).await, 1);
+    });
+}
+
+/// Like `one_child`, but it writes to its own object, too; or stays a while before it ends.
+async fn one_child_and_a_note(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+    let is_first = !map.metadata.annotations.iter().flatten().any(|(name, _)| name == "seen");
+    let _done = one_child(key.clone(), cx.clone()).await?;
+    if is_first {
+        let patch = serde_json::json!({"metadata": {"annotations": {"seen": "yes"}}});
+        let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
+        maps.patch(key.name(), &Default::default(), &kube::api::Patch::Merge(&patch)).await?;
+    }
+    sleep(*cx.state::<Duration>()).await;
+    Ok(Action::done())
+}
+
+/// Deletes the child while the cache does not see it, and lets only a list tell of that.
+async fn delete_unseen(world: &World, held: Rule) {
+    let made = secrets(world).list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(made.len(), 1);
+    let name = made[0].metadata.name.clone().unwrap();
+    secrets(world).delete(&name, &DeleteParams::default()).await.unwrap();
+    world.faults().on(Match::watch("secrets")).refuse(Refusal::Expired);
+    held.release();
+    world.restart_server();
+}
+
+#[test]
+fn a_list_is_noticed_though_the_key_waits_longer_for_another_cache() {
+    World::run(7, async |world| {
+        let held = world.faults().on(Match::watch("secrets")).hold_after_events(1);
+        create_map(&world, "a").await;
+        let controller = Controller::<ConfigMap>::new("two-caches", one_child_and_a_note)
+            .filter(Predicate::generation_changed())
+            .owns::<Secret>()
+            .catch_up_limit(6000 * SECOND)
+            .state(Duration::ZERO);
+        // What the key writes to itself comes late, by a watch.
+        world.faults().on(Match::watch("configmaps")).delay_events(120 * SECOND).always();
+        let _running = run(&world, controller);
+        sleep(125 * SECOND).await;
+        delete_unseen(&world, held).await;
+        sleep(300 * SECOND).await;
+        assert_eq!(count_secrets(&world).await, 1);
+    });
+}
+
+#[test]
+fn a_list_during_the_reconcile_itself_is_noticed() {
+    World::run(7, async |world| {
+        let held = world.faults().on(Match::watch("secrets")).hold_after_events(1);
+        create_map(&world, "a").await;
+        let controller = Controller::<ConfigMap>::new("long", one_child_and_a_note)
+            .filter(Predicate::generation_changed())
+            .owns::<Secret>()
+            .catch_up_limit(6000 * SECOND)
+            .state(60 * SECOND);
+        let _running = run(&world, controller);
+        sleep(5 * SECOND).await;
+        delete_unseen(&world, held).await;
+        sleep(300 * SECOND).await;
+        assert_eq!(count_secrets(&world).await, 1);
+    });
+}
+
+#[test]
+fn a_write_that_changes_nothing_is_no_reason_to_look_again_after_a_list() {
+    World::run(7, async |world| {
+        create_map(&world, "a").await;
+        let controller = Controller::<ConfigMap>::new("again", async |key: ObjectKey, cx: Context| {
+            *cx.state::<Arc<Mutex<u32>>>().lock() += 1;
+            let patch = serde_json::json!({"data": {"a": "1"}});
+            let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
+            maps.patch(key.name(), &Default::default(), &kube::api::Patch::Merge(&patch)).await?;
+            Ok::<_, ReconcileError>(Action::done())
+        });
+        let count: Arc<Mutex<u32>> = Arc::default();
+        let _running = run(&world, controller.state(count.clone()));
+        sleep(5 * SECOND).await;
+        world.server().compact();
+        world.restart_server();
+        sleep(5 * SECOND).await;
+        let before = *count.lock();
+        sleep(60 * SECOND).await;
+        assert!(*count.lock() <= before + 1, "{before} reconciles became {}", count.lock());
     });
 }

@@ -307,7 +307,7 @@ fn holding_worker(queue: &Queue, ledger: &Arc<Ledger>, held: &Arc<AtomicBool>) -
     thread::spawn(move || {
         while let Some((key, slot)) = future::block_on(get(&queue)) {
             if key == 0 && !held.swap(true, Ordering::SeqCst) {
-                let (version, gone) = (Until::Version { source: 0, version: 1 }, thing());
+                let (version, gone) = (Until::Version { source: 0, version: 1, changed: None }, thing());
                 let gone = Until::Gone { source: 1, what: gone, after: 0 };
                 queue.hold(slot, vec![version, gone], never());
             }
@@ -344,7 +344,7 @@ fn a_held_key_that_was_added_meanwhile_is_released_once_and_not_lost() {
         ledger.add(&queue, 0, 0);
         let source = queue.clone();
         let source = thread::spawn(move || {
-            source.advance(0, Some(1), None);
+            source.advance(0, Some(1), false);
             lose(&source);
         });
         join([producer(&queue, &ledger, &[0, 1, 0]), source]);
