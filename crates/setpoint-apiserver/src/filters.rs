@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::request::Parts;
 use http::{Method, Response, header};
+use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 
 use crate::audit::{Ending, Pending};
@@ -208,6 +209,7 @@ async fn prepare(
                 Ok(Step::Answered(dispatch::server(core, &segments, &query, &parts.headers)?))
             }
             Route::Resource(path) => {
+                let body = (body, &place);
                 let request = resource_request(core, parts, path, query, deadline, acting, body).await?;
                 if let Some(pending) = pending.as_mut().filter(|pending| pending.level().has_request())
                     && let Some(object) = request.as_json()
@@ -316,7 +318,7 @@ async fn resource_request(
     query: Query,
     deadline: Deadline,
     user: Arc<User>,
-    body: RequestBody,
+    (body, place): (RequestBody, &Place),
 ) -> Result<ResourceRequest> {
     let verb = path.verb(&parts.method, query.flag("watch"))?;
     if path.group == rbac::GROUP {
@@ -346,8 +348,29 @@ async fn resource_request(
         deadline,
         good_until: parts.extensions.get().map(|CertificateEnd(end)| *end),
         warnings: Warnings::default(),
-        body: if verb.is_write() { body::read(body, MAX_BODY).await? } else { Bytes::new() },
+        body: if verb.is_write() { read_body(core, place, body).await? } else { Bytes::new() },
     })
+}
+
+/// The body of a write. As long as it lives it has its room among all bodies.
+async fn read_body(core: &Core, place: &Place, body: RequestBody) -> Result<Bytes> {
+    let announced = body.size_hint().upper().and_then(|size| usize::try_from(size).ok());
+    let room = core.limits.body(place, announced.unwrap_or(MAX_BODY).min(MAX_BODY))?;
+    let bytes = body::read(body, MAX_BODY).await?;
+    let Some(mut room) = room else { return Ok(bytes) };
+    room.shrink(bytes.len());
+    Ok(Bytes::from_owner(Roomed { bytes, _room: room }))
+}
+
+struct Roomed {
+    bytes: Bytes,
+    _room: Place,
+}
+
+impl AsRef<[u8]> for Roomed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// What a request wants to do, and in which version of the API.

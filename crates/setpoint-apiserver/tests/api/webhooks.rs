@@ -284,3 +284,23 @@ async fn what_a_webhook_makes_of_an_object_is_bounded() {
     }
     assert_eq!(api.get(MAPS).await.names(), ["deepest", "many"]);
 }
+
+#[tokio::test]
+async fn large_objects_that_wait_for_a_webhook_are_bounded_in_sum() {
+    let api = Api::new();
+    // It is connected to, and never says anything.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let webhook = json!({
+        "name": "hook.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": format!("https://{}/", silent.local_addr().unwrap())},
+        "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["configmaps"], "operations": ["*"]}]
+    });
+    api.post(MUTATING, &json!({"metadata": {"name": "hook"}, "webhooks": [webhook]})).await.ok();
+    let large = map("large", &"x".repeat(2_900_000));
+    let path = format!("{MAPS}?timeout=3s");
+    let answers = futures::future::join_all((0..30).map(|_| api.post(&path, &large))).await;
+    let refused = answers.iter().filter(|answer| answer.code == 429).count();
+    assert_eq!(refused, 30 - 64 * 1024 * 1024 / 2_900_000, "{:?}", answers[29]);
+    // What ends gives its room back.
+    assert_ne!(api.post(&path, &large).await.code, 429);
+}

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use setpoint_sim::{FaultKind, Match, Rule, Swarm, Trace, World};
+use setpoint_sim::{FaultKind, Match, Refusal, Rule, Swarm, Trace, World};
 use tokio::time::sleep;
 use tower::Layer;
 
@@ -49,6 +49,8 @@ enum Act {
     Start(usize),
     RestartServer,
     Compact,
+    /// A watch of a replica ends, and what it would go on from is forgotten: it lists again, and that takes a while.
+    Expire(Who, &'static str),
     /// A replica cannot reach the lease for a while.
     Cut(Who),
     /// A watch of a replica is silent for a while.
@@ -144,13 +146,14 @@ impl Run {
             let who = if dice.chance(70) { Who::Leader } else { Who::Replica(dice.below(2) as usize) };
             acts.push((
                 now,
-                match dice.below(9) {
+                match dice.below(11) {
                     0 | 1 => Act::Pause(who),
                     2 => Act::Kill(who),
                     3 => Act::Stop(who),
                     4 => Act::Cut(who),
                     5 | 6 => Act::Hold(who, dice.pick(&["secrets", "configmaps"])),
                     7 => Act::RestartServer,
+                    8 | 9 => Act::Expire(who, dice.pick(&["secrets", "configmaps"])),
                     _ => Act::Compact,
                 },
             ));
@@ -224,6 +227,14 @@ impl Run {
             }
             Act::RestartServer => self.world.restart_server(),
             Act::Compact => self.world.server().compact(),
+            Act::Expire(who, resource) => {
+                let watches = || Match::watch(resource).client(REPLICAS[find(who)]);
+                let time = self.dice.time(Duration::ZERO, LONGEST);
+                // The watch that goes on is refused; the list that follows it is slow.
+                self.rules.push(self.world.faults().on(watches()).refuse(Refusal::Expired));
+                self.rules.push(self.world.faults().on(watches()).delay_events(time));
+                self.world.server().end_watches();
+            }
             Act::Cut(who) => {
                 let leases = Match::any().resource("leases").client(REPLICAS[find(who)]);
                 self.rules.push(self.world.faults().on(leases).refuse_connection().always());
