@@ -329,7 +329,7 @@ impl<K: Watchable> Controller<K> {
     pub async fn run(self, runtime: &Runtime) -> Result<(), ControllerError> {
         if let Some(prepared) = self.prepare(runtime).await? {
             let (client, ending) = (runtime.client.clone(), runtime.shutdown.clone());
-            prepared.work(Shift { client, ending, is_term: false, grace: None }).await;
+            prepared.work(Shift { client, fence: None, ending, is_term: false, grace: None }).await;
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::controller::{Controller, ControllerError, Prepared, Runtime, Shift, Watchable};
 use crate::facts::Facts;
-use crate::leader_election::{LeaderElection, LeaseConfig, LeaseConfigError, Term};
+use crate::leader_election::{Fence, LeaderElection, LeaseConfig, LeaseConfigError, Term};
 use crate::webhook::{CertificateError, WebhookServer};
 use crate::{Metrics, Permissions, SharedInformerFactory};
 
@@ -320,15 +320,18 @@ async fn work(
     grace: Duration,
 ) -> Result<(), ManagerError> {
     let for_work = Some(grace.saturating_sub((grace / 10).min(RELEASE_TIME)));
-    let run_all = async |client: Client, ending: CancellationToken, is_term: bool| {
-        let shift = || Shift { client: client.clone(), ending: ending.clone(), is_term, grace: for_work };
+    let run_all = async |client: Client, fence: Option<Fence>, ending: CancellationToken| {
+        let shift = || {
+            let (client, fence, ending) = (client.clone(), fence.clone(), ending.clone());
+            Shift { is_term: fence.is_some(), client, fence, ending, grace: for_work }
+        };
         let ended = join_all(prepared.iter().map(|controller| controller.work(shift()))).await;
         ended.into_iter().all(|is_finished| is_finished)
     };
     let is_finished = match election {
-        None => run_all(runtime.client.clone(), runtime.shutdown.clone(), false).await,
+        None => run_all(runtime.client.clone(), None, runtime.shutdown.clone()).await,
         Some(election) => {
-            let term = |term: Term| run_all(term.client(), term.ending().clone(), true);
+            let term = |term: Term| run_all(term.client(), Some(term.fence().clone()), term.ending().clone());
             election.run(runtime.shutdown.clone(), term).await.unwrap_or(true)
         }
     };

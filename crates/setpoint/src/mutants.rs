@@ -29,7 +29,7 @@ pub enum Promise {
     Replay,
     /// At shutdown what is held is left.
     Shutdown,
-    /// No write is sent when the lease is no longer surely held.
+    /// No write is sent, and no reconcile begins, when the lease is no longer surely held.
     Fence,
     /// Who has lost the lease waits until what it had sent has arrived before it leads again.
     Landing,

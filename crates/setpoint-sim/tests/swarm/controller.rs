@@ -16,7 +16,7 @@ pub(crate) const LABEL: &str = "parent";
 /// On a child: the size that it has.
 pub(crate) const SIZE: &str = "size";
 /// The parents' finalizer.
-const FINALIZER: &str = "swarm.example.com/child";
+pub(crate) const FINALIZER: &str = "swarm.example.com/child";
 
 /// Who looks on.
 pub(crate) trait Witness: Send + Sync + 'static {

@@ -12,7 +12,7 @@ use setpoint_sim::{FaultKind, Match, Refusal, Rule, Swarm, Trace, World};
 use tokio::time::sleep;
 use tower::Layer;
 
-use crate::controller::{LABEL, SIZE, wanted_size};
+use crate::controller::{FINALIZER, LABEL, SIZE, wanted_size};
 use crate::dice::Dice;
 use crate::judge::{Judge, WORLD};
 use crate::replica::Replica;
@@ -237,9 +237,16 @@ impl Run {
             }
             Act::Cut(who) => {
                 let leases = Match::any().resource("leases").client(REPLICAS[find(who)]);
-                self.rules.push(self.world.faults().on(leases).refuse_connection().always());
+                let faults = self.world.faults();
+                self.rules.push(faults.on(leases).refuse_connection().always());
+                let cut = self.rules.len() - 1;
+                // What it still sends may arrive when it leads again.
+                let late = self.dice.time(Duration::ZERO, LONGEST / 2);
+                let writes = Match::writes().resource("secrets").client(REPLICAS[find(who)]);
+                self.rules.push(faults.on(writes).delay_request(late).always());
                 let time = self.dice.time(5 * SECOND, 18 * SECOND);
-                self.at(now + time, Act::Release(self.rules.len() - 1));
+                self.at(now + time, Act::Release(cut));
+                self.at(now + time, Act::Release(cut + 1));
             }
             Act::Hold(who, resource) => {
                 let watches = Match::watch(resource).client(REPLICAS[find(who)]);
@@ -277,8 +284,8 @@ impl Run {
         for what in wrong {
             self.judge.accuse(format!("{HEALING:?} after all faults ended: {what}"));
         }
-        // The last reconciles may still be on their way.
-        sleep(10 * SECOND).await;
+        // The last reconciles may still be on their way, a slow one under the last leader and then one under the next.
+        sleep(60 * SECOND).await;
         let commits = self.judge.commits();
         sleep(20 * SECOND).await;
         self.replicas.iter_mut().for_each(Replica::look);
@@ -304,6 +311,9 @@ impl Run {
                 wrong.push(format!("{name} is still being deleted"));
                 continue;
             }
+            if !parent.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
+                wrong.push(format!("{name} has no finalizer"));
+            }
             let own: Vec<&Secret> = children.iter().filter(|child| owner(child) == parent.uid()).collect();
             let sizes: Vec<_> =
                 own.iter().map(|child| child.annotations().get(SIZE).map(String::as_str)).collect();
@@ -323,8 +333,9 @@ impl Run {
 /// Which kinds of faults there are, and how many of them: the seed switches each of them on or off.
 fn faults(dice: &mut Dice) -> Swarm {
     let often = dice.pick(&[0.03, 0.08, 0.2]);
+    // A rule of ours may delay the same request once more.
     let swarm = FaultKind::ALL.into_iter().fold(Swarm::quiet(), |swarm, kind| swarm.chance(kind, often));
-    swarm.chance(FaultKind::DelayEvents, 0.5).longest(LONGEST).subset()
+    swarm.chance(FaultKind::DelayEvents, 0.5).longest(LONGEST / 2).subset()
 }
 
 /// How long reconciles take: none, or some of them long.

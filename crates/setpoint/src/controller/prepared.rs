@@ -15,6 +15,7 @@ use super::source::Replay;
 use super::worker::{self, Work};
 use crate::Cause;
 use crate::facts::{LoopEvent, WorkState};
+use crate::leader_election::Fence;
 use crate::mutants::{Promise, is_kept};
 use crate::workqueue::LOW_PRIORITY;
 
@@ -38,6 +39,8 @@ pub(crate) struct Prepared {
 pub(crate) struct Shift {
     /// To write with.
     pub(crate) client: Client,
+    /// Of the lease, if this replica leads by one.
+    pub(crate) fence: Option<Fence>,
     /// When to end.
     pub(crate) ending: CancellationToken,
     /// Whether somebody else may have worked just before.
@@ -50,7 +53,7 @@ impl Prepared {
     /// Works until the shift ends; then finishes what is in work, and leaves what is queued. Says whether all of it
     /// was finished. Dropped earlier, it stops where it stands, and can be called again: for each term of a leader.
     pub(crate) async fn work(&self, shift: Shift) -> bool {
-        let Shift { client, ending, is_term, grace } = shift;
+        let Shift { client, fence, ending, is_term, grace } = shift;
         let _told = Told(&self.work);
         if is_term && !is_kept(Promise::Terms) {
             self.work.queue.release_all();
@@ -65,7 +68,10 @@ impl Prepared {
         let _open = self.intake.open(&self.work.context.name);
         self.work.tell_state(WorkState::Working);
         self.replay().await;
-        let run = |_| self.env.spawn(worker::run(self.work.clone(), client.clone(), ending.clone()));
+        let run = |_| {
+            let (work, client, fence) = (self.work.clone(), client.clone(), fence.clone());
+            self.env.spawn(worker::run(work, client, fence, ending.clone()))
+        };
         let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
         ending.cancelled().await;
         if !is_kept(Promise::Shutdown) {

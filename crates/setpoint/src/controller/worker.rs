@@ -20,6 +20,7 @@ use super::reconciler::AnyReconciler;
 use super::writes::{self, Notes, Unknown, Write};
 use super::{Action, ReconcileError};
 use crate::facts::{Facts, Finding, LoopEvent, Name, ReconcileResult, Reconciling};
+use crate::leader_election::Fence;
 use crate::mutants::{Promise, is_kept};
 use crate::workqueue::{Item, Released, Until};
 use crate::{ObjectKey, Reasons, WorkQueue};
@@ -39,7 +40,8 @@ pub(super) struct Work {
 }
 
 /// Works until `ending`, writing with `client`. A reconcile that has begun is finished; what is queued or held stays.
-pub(super) async fn run(work: Arc<Work>, client: Client, ending: CancellationToken) {
+/// None begins unless `fence` is open.
+pub(super) async fn run(work: Arc<Work>, client: Client, fence: Option<Fence>, ending: CancellationToken) {
     let notes = Notes::new(work.clone());
     let tracked = notes.client(&client, &work.context.memory);
     // Keys of which the server is being asked what they wrote.
@@ -51,6 +53,15 @@ pub(super) async fn run(work: Arc<Work>, client: Client, ending: CancellationTok
             item = work.queue.get() => item,
         };
         let Some(mut item) = item else { break };
+        // A process that was stopped for a while may have a key before it knows that another one leads.
+        if let Some(fence) = fence.as_ref().filter(|fence| !fence.is_open() && is_kept(Promise::Fence)) {
+            work.put_back(item);
+            tokio::select! {
+                biased;
+                () = ending.cancelled() => break,
+                () = fence.opened() => continue,
+            }
+        }
         let (reasons, id) = (work.begin(&mut item), work.facts.next_id());
         notes.begin(&item, id);
         let context = Context {
@@ -79,6 +90,17 @@ pub(super) async fn run(work: Arc<Work>, client: Client, ending: CancellationTok
 }
 
 impl Work {
+    /// A key is queued again, for the same reasons.
+    fn put_back(&self, mut item: Item<ObjectKey>) {
+        let queue = self.queue.at_priority(item.priority());
+        let reasons = item.take_reasons();
+        reasons.iter().for_each(|reason| queue.add_because((*item).clone(), reason));
+        if reasons.is_empty() {
+            queue.add((*item).clone());
+        }
+        item.done();
+    }
+
     /// A reconcile begins: says why, and whether it goes round in circles.
     fn begin(&self, item: &mut Item<ObjectKey>) -> Reasons {
         let mut reasons = item.take_reasons();

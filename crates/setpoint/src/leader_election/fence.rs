@@ -114,6 +114,13 @@ impl Fence {
         }
     }
 
+    /// Waits until the lease is surely held.
+    pub(crate) async fn opened(&self) {
+        let mut deadline = self.inner.deadline.subscribe();
+        // The sender lives as long as the fence.
+        while !self.is_open() && deadline.changed().await.is_ok() {}
+    }
+
     /// The same client, whose writes are refused and cut when the lease is no longer surely held. Reads pass.
     pub fn client(&self, client: &Client) -> Client {
         let (fence, inner) = (self.clone(), client.clone());

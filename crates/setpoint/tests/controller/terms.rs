@@ -257,3 +257,35 @@ fn a_reconcile_that_outlasts_the_grace_is_cut_off_and_the_lease_is_released() {
         assert_eq!(holder(&world).await, None);
     });
 }
+
+#[test]
+fn a_process_that_slept_past_its_lease_begins_no_reconcile() {
+    World::run(7, async |world| {
+        create_map(&world, "a").await;
+        let begun: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let every_second = Controller::<ConfigMap>::new("every-second", async |_key: ObjectKey, cx: Context| {
+            cx.state::<Arc<Mutex<Vec<Instant>>>>().lock().push(Instant::now());
+            Ok::<_, ReconcileError>(Action::requeue_after(SECOND))
+        });
+        let (env, process) = world.env().process();
+        let runtime = Runtime::with(world.client_named("a"), env.clone(), Metrics::default());
+        let lease = LeaseConfig { identity: "a".to_owned(), ..LeaseConfig::new("default", "test") };
+        let manager =
+            Manager::with(runtime).leader_election(lease).controller(every_second.state(begun.clone()));
+        let _running = env.spawn(manager.run());
+        sleep(5 * SECOND).await;
+        assert!(!begun.lock().is_empty());
+        process.pause();
+        sleep(60 * SECOND).await;
+        let resumed = Instant::now();
+        // It asks for its lease again, and does not get an answer.
+        let cut = world.faults().on(Match::any().resource("leases")).refuse_connection().always();
+        process.resume();
+        sleep(60 * SECOND).await;
+        assert_eq!(begun.lock().iter().filter(|begun| **begun >= resumed).count(), 0);
+        // What was queued then is not lost.
+        cut.release();
+        sleep(60 * SECOND).await;
+        assert!(begun.lock().last().is_some_and(|last| *last > resumed + 60 * SECOND));
+    });
+}
