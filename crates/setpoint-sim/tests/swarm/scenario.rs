@@ -237,14 +237,20 @@ impl Run {
             }
             Act::Cut(who) => {
                 let leases = Match::any().resource("leases").client(REPLICAS[find(who)]);
-                let faults = self.world.faults();
-                self.rules.push(faults.on(leases).refuse_connection().always());
+                self.rules.push(self.world.faults().on(leases).refuse_connection().always());
                 let cut = self.rules.len() - 1;
-                // What it still sends may arrive when it leads again.
-                let late = self.dice.time(Duration::ZERO, LONGEST / 2);
+                // What it still sends may arrive when it leads again: most of all what it sends just before it stops, if it
+                // can soon go on.
+                let is_short = self.dice.chance(50);
+                let late = if is_short { LONGEST / 2 } else { self.dice.time(Duration::ZERO, LONGEST / 2) };
+                for _ in 0..if is_short { 3 } else { 0 } {
+                    let time = self.dice.time(7 * SECOND, 10 * SECOND);
+                    self.at(now + time, Act::DeleteChild);
+                }
                 let writes = Match::writes().resource("secrets").client(REPLICAS[find(who)]);
-                self.rules.push(faults.on(writes).delay_request(late).always());
-                let time = self.dice.time(5 * SECOND, 18 * SECOND);
+                self.rules.push(self.world.faults().on(writes).delay_request(late).always());
+                let (from, to) = if is_short { (8 * SECOND, 12 * SECOND) } else { (5 * SECOND, 18 * SECOND) };
+                let time = self.dice.time(from, to);
                 self.at(now + time, Act::Release(cut));
                 self.at(now + time, Act::Release(cut + 1));
             }

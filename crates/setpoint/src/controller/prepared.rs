@@ -9,6 +9,7 @@ use setpoint_env::{Env, Later, Task};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::caches::Cache;
 use super::intake::Intake;
 use super::live;
 use super::source::Replay;
@@ -91,7 +92,9 @@ impl Prepared {
 
     /// Waits until every cache is at least as new as what the server has now.
     async fn catch_up(&self, client: &Client) {
-        let all = join_all(self.work.caches.iter().map(|cache| live::catch_up(&**cache, client)));
+        let has_begun = |cache: &&Box<dyn Cache>| is_kept(Promise::CacheSync) || cache.sync_state().is_ok();
+        let caches = self.work.caches.iter().filter(has_begun);
+        let all = join_all(caches.map(|cache| live::catch_up(&**cache, client)));
         let mut all = std::pin::pin!(all);
         while tokio::time::timeout(self.work.catch_up_limit.max(SECOND), &mut all).await.is_err() {
             let controller = &self.work.context.name;

@@ -263,10 +263,11 @@ fn a_process_that_slept_past_its_lease_begins_no_reconcile() {
     World::run(7, async |world| {
         create_map(&world, "a").await;
         let begun: Arc<Mutex<Vec<Instant>>> = Arc::default();
-        let every_second = Controller::<ConfigMap>::new("every-second", async |_key: ObjectKey, cx: Context| {
-            cx.state::<Arc<Mutex<Vec<Instant>>>>().lock().push(Instant::now());
-            Ok::<_, ReconcileError>(Action::requeue_after(SECOND))
-        });
+        let every_second =
+            Controller::<ConfigMap>::new("every-second", async |_key: ObjectKey, cx: Context| {
+                cx.state::<Arc<Mutex<Vec<Instant>>>>().lock().push(Instant::now());
+                Ok::<_, ReconcileError>(Action::requeue_after(SECOND))
+            });
         let (env, process) = world.env().process();
         let runtime = Runtime::with(world.client_named("a"), env.clone(), Metrics::default());
         let lease = LeaseConfig { identity: "a".to_owned(), ..LeaseConfig::new("default", "test") };
