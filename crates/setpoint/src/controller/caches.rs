@@ -50,9 +50,6 @@ pub(super) trait Cache: Send + Sync {
     /// Waits until [`Cache::is_at`].
     fn wait_until_at<'a>(&'a self, target: &'a Target, version: &'a ResourceVersion) -> BoxFuture<'a, ()>;
 
-    /// Waits until all of this has happened. What other caches are concerned with is left out.
-    fn wait_for<'a>(&'a self, until: &'a [Until]) -> BoxFuture<'a, ()>;
-
     /// The object as it is cached now, before it is written.
     fn before(&self, key: &ObjectKey) -> Option<Before>;
 
@@ -231,11 +228,6 @@ impl<T: Object + Serialize + DeserializeOwned> Cache for Watched<T> {
 
     fn wait_until_at<'a>(&'a self, target: &'a Target, version: &'a ResourceVersion) -> BoxFuture<'a, ()> {
         Box::pin(self.informer.wait_until(move || self.is_at(target, version)))
-    }
-
-    fn wait_for<'a>(&'a self, until: &'a [Until]) -> BoxFuture<'a, ()> {
-        let all = move || until.iter().all(|until| self.places.has_happened(until) != Some(false));
-        Box::pin(self.informer.wait_until(all))
     }
 
     fn before(&self, key: &ObjectKey) -> Option<Before> {

@@ -1,6 +1,6 @@
 //! What the server has, asked when nobody else knows: after a write whose answer was lost, and when a term begins.
 //!
-//! The answer is a list of metadata, of one object by its name or of a collection. What a cache must show to be as new
+//! After a lost answer, the answer is a list of metadata, of one object by its name or of a collection. What a cache must show to be as new
 //! follows from the answer's *objects*: the newest version among them, and that what is not among them has gone. The
 //! version of the answer itself is the server's, which goes on with every write to any kind; a cache of a quiet kind gets
 //! there only by a bookmark, perhaps a minute later. So it decides only where the cache is there already, or soon.
@@ -22,7 +22,7 @@ use crate::{ObjectKey, ResourceVersion};
 
 /// How many objects one answer has.
 const PAGE: u32 = 500;
-/// How long a cache of more than a page may take to get to the version of the first page, before all is listed.
+/// How long a cache of more than a page may take to get to the version of the first page by itself, before all is listed.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait before asking again a server that does not answer.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -72,12 +72,40 @@ pub(super) async fn until_known(
     untils
 }
 
-/// Waits until a cache is at least as new as what the server has now.
+/// Waits until a cache is at least as new as what the server has now. It lists again, unless it is there soon: that it has
+/// the same objects is not enough, since it could still be told of some that came and went.
 pub(super) async fn catch_up(cache: &dyn Cache, client: &Client) {
     for target in cache.targets() {
-        let about = (target.path.as_str(), target.scope.namespace(), None);
-        let untils = ask(cache, client, target, about).await;
-        cache.wait_for(&untils).await;
+        let Some(Newest { version, is_long }) = newest(cache, client, target).await else { continue };
+        let patience = if is_long { PATIENCE } else { Duration::ZERO };
+        if timeout(patience, cache.wait_until_at(target, &version)).await.is_err() {
+            target.list_again();
+            cache.wait_until_at(target, &version).await;
+        }
+    }
+}
+
+/// The version that the server is at.
+struct Newest {
+    version: ResourceVersion,
+    /// Whether there is more than a page.
+    is_long: bool,
+}
+
+/// Asks until the server answers; none if it refuses to.
+async fn newest(cache: &dyn Cache, client: &Client, target: &Target) -> Option<Newest> {
+    loop {
+        match page(client, target, &target.path, None, None).await {
+            Ok(Page { metadata, .. }) => {
+                let version = ResourceVersion::from(metadata.resource_version.as_str());
+                return Some(Newest { version, is_long: metadata.next.is_some_and(|next| !next.is_empty()) });
+            }
+            Err(Unanswered::Again | Unanswered::Expired) => sleep(AGAIN).await,
+            Err(Unanswered::Refused(error)) => {
+                tracing::warn!(resource = cache.resource(), %error, "cannot find out what was written");
+                return None;
+            }
+        }
     }
 }
 

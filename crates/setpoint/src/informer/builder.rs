@@ -400,6 +400,7 @@ where
             field_selector: self.field_selector.clone(),
             metadata_only: self.resource.metadata_only,
             protobuf: decoder.wire_kind().is_some(),
+            again: Arc::default(),
         };
         let fifo = DeltaFifo::new(indexer.clone(), scope.clone(), self.config.queue_capacity);
         let fifo = Arc::new(fifo.most_bytes(self.config.queue_bytes));

@@ -1,11 +1,13 @@
 //! The requests of a reflector. Nothing here talks to a server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ACCEPT, ACCEPT_ENCODING};
 use kube::client::Body;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use setpoint_kinds::protobuf::MEDIA_TYPE;
+use tokio::sync::Notify;
 
 use crate::{ResourceVersion, Scope};
 
@@ -24,6 +26,8 @@ pub(crate) struct Target {
     pub(crate) metadata_only: bool,
     /// Ask for protobuf, or for JSON if the server has none.
     pub(crate) protobuf: bool,
+    /// Calls for a list in place of the watch that there is.
+    pub(crate) again: Arc<Notify>,
 }
 
 /// Which objects a list asks for.
@@ -38,6 +42,11 @@ pub(super) enum ListRange<'a> {
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 impl Target {
+    /// Lets the reflector list the newest state: in place of its watch, or of what it waits for after a failure.
+    pub(crate) fn list_again(&self) {
+        self.again.notify_one();
+    }
+
     pub(super) fn list(&self, range: &ListRange<'_>) -> http::Request<Body> {
         let mut query = self.query();
         match range {
@@ -163,6 +172,7 @@ mod tests {
             field_selector: None,
             metadata_only: false,
             protobuf: false,
+            again: Arc::default(),
         }
     }
 

@@ -96,7 +96,12 @@ impl<T: Object> Run<T> {
             tracing::debug!(%failure, ?next, "the reflector asks in another way");
         } else {
             self.parts.report(failure);
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                biased;
+                // Whoever asks has just had an answer from the server.
+                () = self.parts.target.again.notified() => return self.recovery.list(AsOf::Newest),
+                () = tokio::time::sleep(pause) => {}
+            }
         }
         next
     }

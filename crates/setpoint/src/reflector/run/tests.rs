@@ -68,6 +68,7 @@ async fn a_reflector_that_is_held_back_reads_no_more_and_loses_nothing() {
         field_selector: None,
         metadata_only: false,
         protobuf: false,
+        again: Arc::default(),
     };
     let (indexer, metrics) = (Arc::new(Indexer::<ConfigMap>::default()), Metrics::default());
     let bound = 1 << 20;

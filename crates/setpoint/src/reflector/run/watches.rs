@@ -1,5 +1,7 @@
 //! How a reflector watches.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Run;
@@ -7,7 +9,7 @@ use crate::facts::{CacheChange, CacheChanges, LoopEvent};
 use crate::reflector::Reflector;
 use crate::reflector::decode::{Decoded, Skipped};
 use crate::reflector::error::Failure;
-use crate::reflector::recovery::State;
+use crate::reflector::recovery::{AsOf, State};
 use crate::reflector::stream::{EventStream, Events};
 use crate::reflector::watch::Event;
 use crate::{Cause, Deleted, Delta, Held, Object, ResourceVersion};
@@ -26,7 +28,18 @@ impl<T: Object> Run<T> {
             // There is always a version: a watch follows a list.
             None => self.parts.open_watch(before.as_ref().ok_or(Failure::NoResourceVersion)?).await?,
         };
-        while let Some(events) = stream.next().await? {
+        let parts = Arc::clone(&self.parts);
+        let mut again = pin!(parts.target.again.notified());
+        loop {
+            let events = tokio::select! {
+                biased;
+                events = stream.next() => events?,
+                () = &mut again => {
+                    self.parts.metrics.relist("asked");
+                    return Ok(self.recovery.list(AsOf::Newest));
+                }
+            };
+            let Some(events) = events else { break };
             self.deliver(events).await?;
         }
         if self.last == before && started.elapsed() < SHORT {
