@@ -114,6 +114,13 @@ impl Custom {
         Ok(dropped)
     }
 
+    /// Drops the nulls that apply has left where there is no type to refuse them.
+    pub(crate) fn drop_nulls(&self, object: &mut Value) {
+        if let Some(schema) = &self.schema {
+            schema.prune_nulls(object);
+        }
+    }
+
     /// Brings an object that was stored under another schema into shape.
     pub(crate) fn read(&self, object: &mut Value) {
         if self.changes_on_read {

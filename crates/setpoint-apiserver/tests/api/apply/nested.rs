@@ -18,6 +18,7 @@ fn definition() -> Value {
         "maps": map(&map(&text)),
         "structs": map(&json!({"type": "object", "properties": {"x": text, "map": map(&text)}})),
         "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "untyped": {"x-kubernetes-preserve-unknown-fields": true},
         "atomic": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": text},
         "nullable": {"type": "object", "nullable": true, "additionalProperties": text},
         "defaulted": {"type": "object", "default": {"x": "d"}, "additionalProperties": text},
@@ -225,6 +226,10 @@ async fn what_is_emptied_is_null_and_refused_where_null_may_not_be() {
         (
             emptied(json!({"open": {"m": {"a": 1}}}), json!({"open": {"m": {}}})),
             left(json!({"open": {"m": null}}), &[("one Apply", json!({"f:open": {"f:m": {}}}))]),
+        ),
+        (
+            emptied(json!({"untyped": {"a": 1}}), json!({"untyped": {}})),
+            left(json!({}), &[("one Apply", json!({"f:untyped": {}}))]),
         ),
         (
             emptied(json!({"nullable": {"a": "1"}}), json!({"nullable": {}})),
