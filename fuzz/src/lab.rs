@@ -77,7 +77,7 @@ impl Lab {
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let output = self.runtime.block_on(future);
         // Time passes when nobody has anything to do.
-        self.runtime.block_on(tokio::time::sleep(Duration::from_millis(1)));
+        self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
         output
     }
 

@@ -111,7 +111,7 @@ pub(crate) async fn mutate_virtual(core: &Core, attributes: &Attributes<'_>, obj
 
 /// What a webhook has made of a change of `old`, in the form of its kind.
 fn formed(old: Option<&Value>, object: Value, expected: Expected<'_>) -> Result<Value> {
-    Ok(Draft::from(Patched::merged(old.unwrap_or(&Value::Null), object)?)
+    Ok(Draft::from(Patched::changed(old.unwrap_or(&Value::Null), object)?)
         .finish(expected, FieldValidation::Ignore)?
         .object)
 }

@@ -92,6 +92,7 @@ pub(crate) fn default(resource: &Resource, object: &mut Value) {
             admission_policy::default_binding(object);
         }
         ("apiextensions.k8s.io", "customresourcedefinitions") => custom_resource_definition::default(object),
+        ("apiregistration.k8s.io", "apiservices") => api_service::default(object),
         ("apps", "daemonsets") => daemon_set::default(object),
         ("apps", "deployments") => deployment::default(object),
         ("apps", "replicasets") => replica_set::default(object),
@@ -298,7 +299,7 @@ fn validate_workload(plural: &str, at: &At, old: Option<&Value>, part: Part) {
 
 fn validate_other(resource: &Resource, at: &At, old: Option<&Value>, part: Part) {
     match resource.plural() {
-        "apiservices" if old.is_none() => api_service::validate_create(at),
+        "apiservices" if part != Part::Status => api_service::validate(at),
         "certificatesigningrequests" => certificate_signing_request::validate(at, old, part),
         "clustertrustbundles" => cluster_trust_bundle::validate(at, old),
         "customresourcedefinitions" if part == Part::Status => {
@@ -309,7 +310,7 @@ fn validate_other(resource: &Resource, at: &At, old: Option<&Value>, part: Part)
         "clusterroles" | "roles" => rbac::validate_role(at, resource.is_namespaced()),
         "endpointslices" => endpoints::validate_slice(at, old),
         "events" => event::validate_events(at, old),
-        "ipaddresses" if old.is_none() => ip_address::validate_create(at),
+        "ipaddresses" => ip_address::validate(at, old),
         "ingressclasses" => ingress::validate_class(at, old),
         "ingresses" => ingress::validate(at, old, part),
         "leases" => policy::validate_lease(at),

@@ -10,6 +10,7 @@ use setpoint_kinds::Type;
 
 use crate::bounds::Bounded;
 use crate::request::ResourceRequest;
+use crate::schema::Nulls;
 use crate::status::{Result, Status};
 
 pub(crate) use apply::decode as decode_applied;
@@ -83,17 +84,25 @@ pub(crate) struct Patched {
     pub(crate) strict_errors: Vec<String>,
     /// How kube-apiserver quotes a strategic patch that makes no good object; it quotes the outcome of others.
     pub(crate) quoted: Option<String>,
+    pub(crate) nulls: Nulls,
 }
 
 impl Patched {
     /// What a patch has made of `old`, if it is not too large.
     fn new(old: &Value, value: Value, strict_errors: Vec<String>, quoted: Option<String>) -> Result<Patched> {
-        Ok(Patched { value: Bounded::change(value, old)?, strict_errors, quoted })
+        let nulls = Nulls::Dropped;
+        Ok(Patched { value: Bounded::change(value, old)?, strict_errors, quoted, nulls })
     }
 
-    /// What webhooks or server-side apply have made of `old`.
-    pub(crate) fn merged(old: &Value, value: Value) -> Result<Patched> {
+    /// What webhooks have made of `old`.
+    pub(crate) fn changed(old: &Value, value: Value) -> Result<Patched> {
         Patched::new(old, value, Vec::new(), None)
+    }
+
+    /// What server-side apply has made of `old`. A null in it is what is left of a field of which all was removed, perhaps
+    /// also what others own: it is not for a schema to drop.
+    pub(crate) fn applied(old: &Value, value: Value) -> Result<Patched> {
+        Ok(Patched { nulls: Nulls::Kept, ..Patched::changed(old, value)? })
     }
 }
 

@@ -22,6 +22,7 @@ use crate::object;
 use crate::options::{FieldValidation, Query, WriteOptions};
 use crate::patch::{self, Patched};
 use crate::resource::Resource;
+use crate::schema::Nulls;
 use crate::status::{Result, Status};
 use crate::user::User;
 
@@ -258,6 +259,7 @@ pub(crate) struct Draft {
     is_patched: bool,
     /// How a patch is quoted if it is bad; otherwise the object that it makes is.
     quoted: Option<String>,
+    nulls: Nulls,
 }
 
 impl From<Patched> for Draft {
@@ -269,6 +271,7 @@ impl From<Patched> for Draft {
             text: None,
             is_patched: true,
             quoted: patched.quoted,
+            nulls: patched.nulls,
         }
     }
 }
@@ -279,7 +282,8 @@ impl Draft {
         let warnings = decoded.duplicates.iter().map(ToString::to_string).collect();
         let strict = decoded.strict_errors();
         let value = Bounded::new(decoded.value)?;
-        Ok(Draft { warnings, strict, value, text: None, is_patched: false, quoted: None })
+        let nulls = Nulls::Dropped;
+        Ok(Draft { warnings, strict, value, text: None, is_patched: false, quoted: None, nulls })
     }
 
     /// Brings the object into the shape of its kind.
@@ -386,7 +390,7 @@ impl Draft {
         if reset.is_some() {
             managed_fields::set(&mut object, reset);
         }
-        let dropped = custom.decode(&mut object).map_err(|error| match (error, &before) {
+        let dropped = custom.decode(&mut object, self.nulls).map_err(|error| match (error, &before) {
             (Undecodable::Exceeded(exceeded), _) => exceeded.into(),
             (Undecodable::Embedded(error), Some(before)) => Status::bad_patch(before, error.to_string()),
             (Undecodable::Embedded(error), None) => refuse(&error),

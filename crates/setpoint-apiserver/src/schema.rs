@@ -26,6 +26,7 @@ use serde_json::Value;
 pub(crate) use check::check;
 pub(crate) use check::check_definition;
 pub(crate) use pattern::Pattern;
+pub(crate) use prune::Nulls;
 pub(crate) use rules::{Rule, usable_message};
 pub(crate) use validate::NOT_CHECKED;
 

@@ -120,8 +120,9 @@ pub(crate) fn bump_generation(object: &mut Value) {
 fn name_rule(style: NameStyle) -> NameRule {
     match style {
         NameStyle::DnsLabel => NameRule::Label,
-        // IP addresses and signers need more than the rule for a path; that is validation by kind.
-        NameStyle::PathSegment | NameStyle::IpAddress | NameStyle::ClusterTrustBundle => {
+        NameStyle::IpAddress => NameRule::IpAddress,
+        // The names of signers and of API services need more than the rule for a path; that is validation by kind.
+        NameStyle::PathSegment | NameStyle::ClusterTrustBundle | NameStyle::ApiService => {
             NameRule::PathSegment
         }
         _ => NameRule::Subdomain,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use setpoint::ClientConfig;
 use setpoint::kube::{Client, Config};
+use setpoint::{ClientConfig, client};
 use setpoint_cluster::{Builder, Cluster, Controllers};
 use setpoint_env::Env;
 
@@ -124,7 +124,7 @@ impl ClusterCommand {
         }
         let config: Config = config.find().await?;
         let root_ca = config.root_cert.as_ref().map(|certificates| pem(certificates));
-        Ok((Client::try_from(config).context("the client cannot be set up")?, root_ca))
+        Ok((client::build(config)?, root_ca))
     }
 }
 

@@ -1,14 +1,15 @@
 //! `setpoint kubeconfig`: a kubeconfig for a user with fewer rights.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig as Parsed};
+use kube::config::Config;
+use setpoint::{ClientConfig, client};
 use setpoint_apiserver::User;
 use setpoint_apiserver::kubeconfig::Kubeconfig;
 use setpoint_apiserver::pki;
@@ -60,17 +61,17 @@ impl KubeconfigCommand {
                 self.data.display()
             );
         }
-        let running = self.running()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let running = runtime.block_on(self.running())?;
         let url = match (&self.server, &running) {
             (Some(url), _) => url.clone(),
-            (None, Some(running)) => server_of(running)
-                .with_context(|| format!("{} names no server", self.admin_path().display()))?,
+            (None, Some(running)) => running.cluster_url.to_string().trim_end_matches('/').to_owned(),
             (None, None) => return Err(self.not_running()),
         };
         let authority = pki::Folder::open(env, &self.data.join("pki"))?.into_authority();
         let kubeconfig = if let Some(account) = &self.service_account {
             let running = running.ok_or_else(|| self.not_running())?;
-            Kubeconfig::with_token(&url, &authority, &token(running, account)?)
+            Kubeconfig::with_token(&url, &authority, &runtime.block_on(token(running, account))?)
         } else {
             let name = self.user.as_deref().unwrap_or_default();
             let user = User::new(name, self.groups.iter().map(String::as_str));
@@ -97,38 +98,30 @@ impl KubeconfigCommand {
     }
 
     /// The kubeconfig of the administrator, which is there while the server runs.
-    fn running(&self) -> anyhow::Result<Option<Parsed>> {
-        let path: &Path = &self.admin_path();
+    async fn running(&self) -> anyhow::Result<Option<Config>> {
+        let path = self.admin_path();
         if !path.exists() {
             return Ok(None);
         }
-        Parsed::read_from(path).map(Some).with_context(|| format!("cannot read {}", path.display()))
+        Ok(Some(ClientConfig::new().kubeconfig(path).find().await?))
     }
 }
 
-fn server_of(config: &Parsed) -> Option<String> {
-    config.clusters.first()?.cluster.as_ref()?.server.clone()
-}
-
 /// Asks the running server for a token.
-fn token(admin: Parsed, account: &str) -> anyhow::Result<String> {
+async fn token(admin: Config, account: &str) -> anyhow::Result<String> {
     let (namespace, name) = account
         .split_once('/')
         .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'))
         .with_context(|| {
             format!("bad service account {account:?}: --service-account takes NAMESPACE/NAME")
         })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let config = kube::Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
-        let accounts: Api<ServiceAccount> = Api::namespaced(kube::Client::try_from(config)?, namespace);
-        let spec = TokenRequestSpec { expiration_seconds: Some(LIFETIME), ..TokenRequestSpec::default() };
-        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
-        let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
-        let answer = answer.map_err(|error| match error {
-            kube::Error::Api(status) => anyhow!("the server says: {}", status.message),
-            other => anyhow!(other).context("cannot ask the server for a token"),
-        })?;
-        answer.status.and_then(|status| status.token).context("the server has answered without a token")
-    })
+    let accounts: Api<ServiceAccount> = Api::namespaced(client::build(admin)?, namespace);
+    let spec = TokenRequestSpec { expiration_seconds: Some(LIFETIME), ..TokenRequestSpec::default() };
+    let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+    let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
+    let answer = answer.map_err(|error| match error {
+        kube::Error::Api(status) => anyhow!("the server says: {}", status.message),
+        other => anyhow!(other).context("cannot ask the server for a token"),
+    })?;
+    answer.status.and_then(|status| status.token).context("the server has answered without a token")
 }

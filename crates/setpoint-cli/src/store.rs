@@ -8,8 +8,7 @@ use clap::{Args, Subcommand};
 use http::Request;
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use setpoint::{ClientConfig, client};
 use setpoint_apiserver::store::{self, BACKUP_PATH, BackupFile, OpenError, Summary};
 use setpoint_env::Env;
 
@@ -134,14 +133,12 @@ impl Restore {
 
 /// Gets the backup of a running server.
 fn ask(kubeconfig: &Path, file: &mut BackupFile, progress: &mut Progress) -> anyhow::Result<()> {
-    let shown = kubeconfig.display();
-    let parsed = Kubeconfig::read_from(kubeconfig).with_context(|| format!("cannot read {shown}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await?;
+        let config = ClientConfig::new().kubeconfig(kubeconfig).find().await?;
         let server = config.cluster_url.to_string();
         let request = Request::get(BACKUP_PATH).body(Body::empty())?;
-        let response = Client::try_from(config)?.send(request).await;
+        let response = client::build(config)?.send(request).await;
         let response = response.with_context(|| format!("cannot reach the server at {server}"))?;
         let code = response.status();
         let mut body = response.into_body();

@@ -18,6 +18,7 @@
 mod manners;
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 pub use self::manners::Manners;
@@ -72,6 +73,12 @@ pub enum ConnectError {
         /// What is wrong with it.
         source: http::uri::InvalidUri,
     },
+    /// The address of the server lacks its beginning.
+    #[error("the server address {address:?} is not whole: write https://HOST:PORT")]
+    Scheme {
+        /// The address as it was given.
+        address: String,
+    },
     /// Nothing says where the server is.
     #[error(
         "no cluster configuration: no --master or --kubeconfig was given; {kubeconfig_source}: {kubeconfig}; in-cluster: {in_cluster}"
@@ -87,6 +94,12 @@ pub enum ConnectError {
     /// The configuration was found, but no client can be made from it.
     #[error("the client cannot be set up")]
     Client(#[source] Box<kube::Error>),
+    /// The same, and the client has given up without an error.
+    #[error("the client cannot be set up: {why}")]
+    Unusable {
+        /// Its last words.
+        why: String,
+    },
 }
 
 impl ClientConfig {
@@ -125,8 +138,7 @@ impl ClientConfig {
         let mut config = self.find().await?;
         // kube's own would also try writes again that may have happened, and what must not be tried again at once.
         config.default_retry = false;
-        let client = Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))?;
-        Ok(self.manners.around(client))
+        Ok(self.manners.around(build(config)?))
     }
 
     /// Finds the configuration.
@@ -144,6 +156,7 @@ impl ClientConfig {
         if let Some(url) = master {
             config.cluster_url = url;
         }
+        check(&config)?;
         Ok(config)
     }
 
@@ -178,6 +191,29 @@ impl ClientConfig {
     fn options(&self) -> KubeConfigOptions {
         KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() }
     }
+}
+
+/// Makes a client of a configuration, without [`Manners`]. What [`kube::Client`] would panic at is an error.
+pub fn build(config: Config) -> Result<Client, ConnectError> {
+    check(&config)?;
+    // A token that cannot be in a header is one such thing. It may come from a credential plugin, in here.
+    match catch_unwind(AssertUnwindSafe(|| Client::try_from(config))) {
+        Ok(client) => client.map_err(|error| ConnectError::Client(Box::new(error))),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let why = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
+            Err(ConnectError::Unusable { why: why.to_owned() })
+        }
+    }
+}
+
+/// A client panics at its first request if it does not know where to send it.
+fn check(config: &Config) -> Result<(), ConnectError> {
+    let url = &config.cluster_url;
+    if url.scheme().is_none() || url.authority().is_none() {
+        return Err(ConnectError::Scheme { address: url.to_string() });
+    }
+    Ok(())
 }
 
 /// Where kubeconfigs are unless one is named.
@@ -242,13 +278,83 @@ mod tests {
         let error = ClientConfig::new().master("http://local host").find().await.unwrap_err();
         assert!(error.to_string().contains("local host"));
     }
+
+    /// A kubeconfig with these fields of its cluster and of its user.
+    fn kubeconfig(cluster: &str, user: &str) -> Vec<u8> {
+        let text = format!(
+            "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+             clusters: [{{name: c, cluster: {{{cluster}}}}}], users: [{{name: u, user: {{{user}}}}}]}}"
+        );
+        text.into_bytes()
+    }
+
     #[tokio::test]
-    async fn a_kubeconfig_that_ends_in_the_middle_of_a_character_is_refused() {
+    async fn a_kubeconfig_that_cannot_be_used_is_refused_with_words() {
+        let server = "server: 'https://127.0.0.1:1'";
+        let data = "client-certificate-data: AAAA, client-key-data: AAAA";
+        let plugin = |printed: &str| {
+            let credential = format!("{{apiVersion: client.authentication.k8s.io/v1, status: {printed}}}");
+            format!("exec: {{command: echo, args: ['{credential}'], interactiveMode: Never}}")
+        };
+        let cases = [
+            (vec![], "the kubeconfig {path} cannot be used"),
+            (b"\xff\xfeabc".to_vec(), "the kubeconfig {path} cannot be used"),
+            (b"\xfe\xffabc".to_vec(), "the kubeconfig {path} cannot be used"),
+            (b"\xff\xfe\x00\xd8".to_vec(), "the kubeconfig {path} cannot be used"),
+            (b"\xef\xbb\xbf\xff".to_vec(), "the kubeconfig {path} cannot be used"),
+            (b"\x80".to_vec(), "the kubeconfig {path} cannot be used"),
+            (kubeconfig("", ""), "the kubeconfig {path} cannot be used"),
+            (kubeconfig("server: 'a b'", ""), "the kubeconfig {path} cannot be used"),
+            (kubeconfig("server: ''", ""), "the kubeconfig {path} cannot be used"),
+            (
+                kubeconfig("server: '127.0.0.1:1'", ""),
+                "the server address \"127.0.0.1:1\" is not whole: write https://HOST:PORT",
+            ),
+            (
+                kubeconfig("server: /path", ""),
+                "the server address \"/path\" is not whole: write https://HOST:PORT",
+            ),
+            (
+                kubeconfig(&format!("{server}, certificate-authority-data: '!'"), ""),
+                "the kubeconfig {path} cannot be used",
+            ),
+            (
+                kubeconfig(&format!("{server}, certificate-authority: /no/such/file"), ""),
+                "the kubeconfig {path} cannot be used",
+            ),
+            (kubeconfig(&format!("{server}, proxy-url: 'a b'"), ""), "the kubeconfig {path} cannot be used"),
+            (kubeconfig(&format!("{server}, tls-server-name: 'a b'"), ""), "the client cannot be set up"),
+            (kubeconfig(server, data), "the client cannot be set up"),
+            (kubeconfig(server, "client-certificate-data: '!'"), "the client cannot be set up"),
+            (kubeconfig(server, "tokenFile: /no/such/file"), "the client cannot be set up"),
+            (kubeconfig(server, "as: \"a\\nb\""), "the client cannot be set up"),
+            (
+                kubeconfig(server, "auth-provider: {name: gcp, config: {access-token: a, expiry: never}}"),
+                "the client cannot be set up",
+            ),
+            (
+                kubeconfig(server, "token: \"abc\\n\""),
+                "the client cannot be set up: token is not valid header: InvalidHeaderValue",
+            ),
+            (kubeconfig(server, "exec: {command: /no/such/file}"), "the client cannot be set up"),
+            (
+                kubeconfig(server, &plugin("{token: a, expirationTimestamp: never}")),
+                "the client cannot be set up",
+            ),
+            (
+                kubeconfig(server, &plugin("{token: \"a\\nb\"}")),
+                "the client cannot be set up: token is not valid header: InvalidHeaderValue",
+            ),
+        ];
         let file = tempfile::NamedTempFile::new().unwrap();
-        for mark in [[0xff, 0xfe], [0xfe, 0xff]] {
-            std::fs::write(file.path(), [&mark[..], b"abc"].concat()).unwrap();
-            let found = ClientConfig::new().kubeconfig(file.path()).find().await;
-            assert!(matches!(found, Err(ConnectError::Kubeconfig { .. })), "{found:?}");
+        for (content, words) in cases {
+            std::fs::write(file.path(), &content).unwrap();
+            let refused = ClientConfig::new().kubeconfig(file.path()).connect().await;
+            let words = words.replace("{path}", &file.path().display().to_string());
+            let shown = String::from_utf8_lossy(&content);
+            assert_eq!(refused.map(drop).unwrap_err().to_string(), words, "{shown}");
         }
+        std::fs::write(file.path(), kubeconfig(server, "token: abc")).unwrap();
+        ClientConfig::new().kubeconfig(file.path()).connect().await.unwrap();
     }
 }

@@ -60,7 +60,13 @@ pub(crate) async fn payload(core: &Core, resource: &Resource, payload: Payload) 
 /// An object of the version of `resource` in the version that is stored.
 pub(crate) async fn to_stored(core: &Core, resource: &Resource, object: Value) -> Result<Value> {
     match config_of(resource) {
-        None => Ok(super::to_stored(resource, object)),
+        None => {
+            let mut object = super::to_stored(resource, object);
+            if let Some(custom) = resource.definition() {
+                custom.drop_nulls(&mut object);
+            }
+            Ok(object)
+        }
         Some(config) => one(core, config, resource.stored_as(), object).await.map_err(Status::unknown),
     }
 }

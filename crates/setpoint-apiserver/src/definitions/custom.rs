@@ -12,7 +12,7 @@ use crate::bounds::{Exceeded, Room};
 use crate::field_error::FieldError;
 use crate::object;
 use crate::resource::Resource;
-use crate::schema::Structural;
+use crate::schema::{Nulls, Structural};
 
 /// The verbs of a custom resource, in the order of discovery.
 pub(crate) const VERBS: [&str; 8] =
@@ -103,13 +103,22 @@ impl Scale {
 impl Custom {
     /// Brings an object that a client has sent into shape; the paths of the fields that are dropped. An error is a
     /// resource in it that can be none.
-    pub(crate) fn decode(&self, object: &mut Value) -> Result<Vec<String>, Undecodable> {
+    pub(crate) fn decode(&self, object: &mut Value, nulls: Nulls) -> Result<Vec<String>, Undecodable> {
         let Some(schema) = &self.schema else { return Ok(Vec::new()) };
         let mut dropped = schema.prune(object);
-        schema.prune_nulls(object);
+        if nulls == Nulls::Dropped {
+            schema.prune_nulls(object);
+        }
         dropped.extend(schema.coerce(object)?);
         schema.default(object, &mut Room::default())?;
         Ok(dropped)
+    }
+
+    /// Drops the nulls that apply has left where there is no type to refuse them.
+    pub(crate) fn drop_nulls(&self, object: &mut Value) {
+        if let Some(schema) = &self.schema {
+            schema.prune_nulls(object);
+        }
     }
 
     /// Brings an object that was stored under another schema into shape.

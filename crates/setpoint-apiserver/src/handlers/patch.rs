@@ -76,7 +76,7 @@ fn merge(
     let now = update::now(core);
     let wish = Apply { manager: &request.manager(options), force: options.force, now: &now };
     let value = managed_fields::apply(Target::of(core, request), live, applied, wish)?;
-    let patched = Patched::merged(live, value)?;
+    let patched = Patched::applied(live, value)?;
     // What the kind does not have was refused already, and what was there may have such.
     let mut object = Draft::from(patched).finish(request.expected(), FieldValidation::Ignore)?.object;
     request.set_namespace(&mut object)?;

@@ -98,7 +98,7 @@ fn patched(
         let (applied, _) = patch::decode_applied(&request.body, options.field_validation)?;
         let wish = Apply { manager: &manager, force: options.force, now: &now };
         let value = managed_fields::apply(target(), &live, &applied, wish)?;
-        let merged = Patched::merged(&live, value)?;
+        let merged = Patched::applied(&live, value)?;
         return Ok(Draft::from(merged).finish(expected(), FieldValidation::Ignore)?.object);
     }
     let patched = patch::apply(kind, Some(scale_type()), &live, &request.body)?;

@@ -1,18 +1,21 @@
-//! Addresses that somebody has taken: the name is the address, so that nobody else can take it.
+//! Addresses that somebody has taken: the name is the address, so that nobody else can take it. `strategy` asks for that.
 
-use std::net::IpAddr;
+use serde_json::Value;
 
 use super::at::At;
-use crate::field_error::Shown;
+use crate::metadata::names;
 
-pub(super) fn validate_create(address: &At) {
-    let metadata = address.field("metadata");
-    let name = metadata.field("name");
-    match name.text().parse::<IpAddr>() {
-        Ok(parsed) if parsed.to_string() == name.text() => {}
-        Ok(_) => name.invalid_text("must be a canonical form IP address"),
-        Err(_) => {
-            name.invalid_text(format!("ParseAddr({}): unable to parse IP", Shown::from(name.text())));
-        }
+pub(super) fn validate(address: &At, old: Option<&Value>) {
+    let spec = address.field("spec");
+    let parent = spec.field("parentRef");
+    if let Some(old) = old {
+        return parent.immutable(&old["spec"]["parentRef"]);
     }
+    if !parent.exists() {
+        return parent.required("");
+    }
+    parent.field("group").has_form_if_set(names::dns1123_subdomain);
+    parent.field("resource").is_named(names::path_segment);
+    parent.field("name").is_named(names::path_segment);
+    parent.field("namespace").has_form_if_set(names::path_segment);
 }

@@ -42,6 +42,24 @@ impl Node {
     }
 }
 
+impl Node {
+    /// What is left below, if that is not what there was: nothing below what is one value.
+    fn whole_value(&self, schema: Schema<'_>) -> Option<FieldSet> {
+        if self.children.is_empty() {
+            return None;
+        }
+        let atom = schema.atom();
+        let is_whole = match (atom.map, atom.scalar, atom.list) {
+            // Of what has no type, nothing is known.
+            (Some(map), _, _) if map.is_deduced() => return None,
+            (Some(map), _, _) => map.is_atomic,
+            (None, None, Some(list)) => list.is_atomic(),
+            _ => return None,
+        };
+        if is_whole { Some(FieldSet::default()) } else { self.children.with_whole_values(schema) }
+    }
+}
+
 impl FieldSet {
     pub(crate) fn is_empty(&self) -> bool {
         // No node is without members below it.
@@ -304,6 +322,30 @@ impl FieldSet {
             }
         });
         FieldSet(nodes.collect())
+    }
+
+    /// The same set where a type has become one value since it was written: who owned parts of it owns the whole. Nothing, if it
+    /// is as it was.
+    pub(crate) fn with_whole_values(&self, schema: Schema<'_>) -> Option<FieldSet> {
+        let atom = schema.atom();
+        let mut changed: Option<Vec<Node>> = None;
+        for (at, node) in self.0.iter().enumerate() {
+            let below = match (atom.map, atom.scalar, atom.list) {
+                (Some(map), _, _) => match &node.element {
+                    PathElement::Field(name) => map.child(name),
+                    _ => map.element(),
+                },
+                (None, None, Some(list)) => Some(list.item),
+                _ => None,
+            };
+            let children = below.and_then(|below| node.whole_value(below));
+            if let Some(children) = children {
+                let is_member = node.is_member || children.is_empty();
+                changed.get_or_insert_with(|| self.0.clone())[at] =
+                    Node { element: node.element.clone(), is_member, children };
+            }
+        }
+        changed.map(FieldSet)
     }
 
     /// The set as FieldsV1.

@@ -46,6 +46,7 @@ fn strip(mut set: FieldSet) -> FieldSet {
 impl Target<'_> {
     /// Gives what an update changes to its manager.
     pub(crate) fn update(&self, live: &Value, new: &Value, managed: &mut Managed, name: &str, now: &str) {
+        self.adopt_schema(managed);
         let comparison = self.compare(live, new);
         // An update takes what it wants.
         let _taken = self.take(live, new, &comparison, managed, None);
@@ -58,6 +59,20 @@ impl Target<'_> {
             };
             let owned = Owned { api_version: self.api_version.to_owned(), set, time: Some(now.to_owned()) };
             managed.0.insert(manager, owned);
+        }
+    }
+
+    /// Brings what was owned under an older schema of the kind to the present one.
+    fn adopt_schema(&self, managed: &mut Managed) {
+        // The types of built-in kinds stay as they are.
+        if !self.is_custom() {
+            return;
+        }
+        for owned in managed.0.values_mut() {
+            let version = self.version(&owned.api_version);
+            if let Some(set) = version.and_then(|version| owned.set.with_whole_values(version.schema())) {
+                owned.set = set;
+            }
         }
     }
 
@@ -113,6 +128,7 @@ impl Target<'_> {
         name: &str,
         force: bool,
     ) -> Result<Option<Value>, Vec<Conflict>> {
+        self.adopt_schema(managed);
         let schema = self.schema();
         let manager = Manager::new(name, Operation::Apply, self.api_version, self.subresource);
         let before = managed.0.get(&manager).cloned();

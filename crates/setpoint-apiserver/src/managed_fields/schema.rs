@@ -292,6 +292,19 @@ impl<'a> Map<'a> {
         }
     }
 
+    /// Whether it declares nothing, neither fields nor what others are like.
+    pub(crate) fn is_deduced(&self) -> bool {
+        let declares = match self.fields {
+            Fields::Struct(_) => true,
+            Fields::Custom(custom) => !custom.node.properties.is_empty() || custom.is_object,
+            Fields::Each(_) => false,
+        };
+        let is_any = |schema: Schema<'_>| {
+            !matches!(schema, Schema::Untyped) && schema.atom().scalar == Some(Scalar::Untyped)
+        };
+        !declares && self.element().is_some_and(is_any)
+    }
+
     /// The type of a field, declared or not.
     pub(crate) fn child(&self, name: &str) -> Option<Schema<'a>> {
         self.field(name).or_else(|| self.element())

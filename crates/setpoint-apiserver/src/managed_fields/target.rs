@@ -56,6 +56,11 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// Whether somebody can change the type while there are objects.
+    pub(crate) fn is_custom(&self) -> bool {
+        matches!(self.shape, Shape::Resource(resource, _) if resource.definition().is_some())
+    }
+
     /// An object in which nothing is set.
     pub(crate) fn empty(&self) -> Value {
         let mut object = match self.shape {

@@ -1,6 +1,8 @@
 //! What names, label keys and label values may look like. Every check returns the problems in kube-apiserver's
 //! words; none means that the value is fine.
 
+use crate::kinds::formats::canonical_ip;
+
 const LABEL_1123: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_1123: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
@@ -19,6 +21,8 @@ pub(crate) enum NameRule {
     Label,
     /// Whatever fits between two slashes: RBAC roles, `system:node`.
     PathSegment,
+    /// An IP address, in canonical form.
+    IpAddress,
 }
 
 impl NameRule {
@@ -28,13 +32,17 @@ impl NameRule {
             NameRule::Subdomain => dns1123_subdomain(name),
             NameRule::Label => dns1123_label(name),
             NameRule::PathSegment => path_segment(name),
+            NameRule::IpAddress => canonical_ip(name),
         }
     }
 
     /// The problems of a `generateName`, to which something will be appended: it may end with a dash.
     pub(crate) fn check_prefix(self, prefix: &str) -> Vec<String> {
-        if self == NameRule::PathSegment {
-            return path_segment_prefix(prefix);
+        match self {
+            NameRule::PathSegment => return path_segment_prefix(prefix),
+            // Such names are not generated.
+            NameRule::IpAddress => return canonical_ip(prefix),
+            NameRule::Subdomain | NameRule::Label => {}
         }
         // kube-apiserver masks a trailing dash by replacing the last two bytes with one letter.
         match prefix.strip_suffix('-').and_then(|head| prefix.get(..head.len().checked_sub(1)?)) {

@@ -8,6 +8,15 @@ use crate::field_error::FieldError;
 /// The fields of every resource, which no schema needs to name.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
+/// What becomes of a null that may not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nulls {
+    /// It is as if it had not been sent.
+    Dropped,
+    /// It gets its default, or is refused.
+    Kept,
+}
+
 impl Structural {
     /// Drops from a custom resource what the schema does not know. Returns the paths of what was dropped, sorted, as
     /// strict decoding reports them: `spec.foo`, `spec.list[0].x`.

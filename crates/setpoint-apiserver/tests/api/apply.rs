@@ -4,6 +4,7 @@ use crate::support::{Answer, Api, DEPLOYMENTS, MAPS, deployment, version};
 
 mod custom;
 mod migration;
+mod nested;
 mod ownership;
 mod parts;
 mod property;

@@ -94,8 +94,12 @@ fn files_and_folders_that_cannot_be_used_are_one_line_errors() {
     refused(folder.path(), &["verify", "text"], "it is no backup of setpoint");
     refused(folder.path(), &["backup", "file", "--data", "data"], "there is no store at data/objects.redb");
     refused(folder.path(), &["backup", "no/such/file", "--data", "data"], "name another file");
-    refused(folder.path(), &["backup", "file", "--kubeconfig", "none"], "cannot read none");
+    std::fs::write(folder.path().join("cut"), b"\xff\xfeabc").unwrap();
+    for kubeconfig in ["none", "cut"] {
+        let words = format!("the kubeconfig {kubeconfig} cannot be used");
+        refused(folder.path(), &["backup", "file", "--kubeconfig", kubeconfig], &words);
+    }
     assert!(!folder.path().join("data").exists() && !folder.path().join("file").exists());
     let left = std::fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!(left, 1, "nothing is left over");
+    assert_eq!(left, 2, "nothing is left over");
 }

@@ -7,7 +7,11 @@ use super::kinds::Change;
 use super::{Answer, JSON, NAMESPACE, send};
 use crate::real::http::Client;
 
-const FILES: [&str; 2] = [include_str!("scripts/apply.yaml"), include_str!("scripts/custom.yaml")];
+const FILES: [&str; 3] = [
+    include_str!("scripts/apply.yaml"),
+    include_str!("scripts/custom.yaml"),
+    include_str!("scripts/nested.yaml"),
+];
 
 /// Steps on the objects of one kind.
 pub(super) struct Script {

@@ -2,6 +2,10 @@ use serde_json::{Value, json};
 
 use super::Kind;
 
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
+                         must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
+                         validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
 fn kind(path: &'static str, kind: &str, spec: Value) -> Kind {
     let object = json!({"apiVersion": "networking.k8s.io/v1", "kind": kind, "metadata": {"name": "web"}, "spec": spec});
     Kind::new(path, object)
@@ -84,15 +88,43 @@ async fn an_ip_address_is_called_what_it_is() {
     for good in ["10.96.7.7", "fd00::7"] {
         addresses.check(&[("/metadata/name", json!(good))], &[]).await;
     }
-    for (bad, why) in [
-        ("web", r#""web": ParseAddr("web"): unable to parse IP"#),
-        ("\u{7}", r#""\a": ParseAddr("\a"): unable to parse IP"#),
-        ("10.96.7.07", r#""10.96.7.07": ParseAddr("10.96.7.07"): unable to parse IP"#),
-        ("fd00:0::7", r#""fd00:0::7": must be a canonical form IP address"#),
+    const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+    for (bad, shown, why) in [
+        ("web", r#""web""#, NO_ADDRESS),
+        ("\u{7}", r#""\a""#, NO_ADDRESS),
+        ("10.96.7", r#""10.96.7""#, NO_ADDRESS),
+        ("10.96.7.256", r#""10.96.7.256""#, NO_ADDRESS),
+        ("10.96.7.7/24", r#""10.96.7.7/24""#, NO_ADDRESS),
+        ("fe80::1%eth0", r#""fe80::1%eth0""#, NO_ADDRESS),
+        ("..", r#""..""#, NO_ADDRESS),
+        ("10.96.7.07", r#""10.96.7.07""#, "must not have leading 0s"),
+        ("::ffff:10.96.7.7", r#""::ffff:10.96.7.7""#, "must not be an IPv4-mapped IPv6 address"),
+        ("fd00:0::7", r#""fd00:0::7""#, r#"must be in canonical form ("fd00::7")"#),
+        ("FD00::7", r#""FD00::7""#, r#"must be in canonical form ("fd00::7")"#),
     ] {
-        let expect = format!("metadata.name: Invalid value: {why}");
+        let expect = format!("metadata.name: Invalid value: {shown}: {why}");
         addresses.check(&[("/metadata/name", json!(bad))], &[&expect]).await;
     }
+    addresses
+        .check(
+            &[("/metadata/name", json!("web")), ("/spec", json!({}))],
+            &[
+                &format!("metadata.name: Invalid value: \"web\": {NO_ADDRESS}"),
+                "spec.parentRef: Required value",
+            ],
+        )
+        .await;
+    addresses
+        .check(
+            &[("/spec/parentRef", json!({"group": "A", "resource": "a/b", "namespace": "..", "name": "%"}))],
+            &[
+                &format!("spec.parentRef.group: Invalid value: \"A\": {SUBDOMAIN}"),
+                "spec.parentRef.resource: Invalid value: \"a/b\": may not contain '/'",
+                "spec.parentRef.name: Invalid value: \"%\": may not contain '%'",
+                "spec.parentRef.namespace: Invalid value: \"..\": may not be '..'",
+            ],
+        )
+        .await;
 }
 
 #[tokio::test]
@@ -103,10 +135,63 @@ async fn an_api_service_is_called_after_its_version_and_group() {
     });
     let services = Kind::new("/apis/apiregistration.k8s.io/v1/apiservices", service);
     services.check(&[], &[]).await;
+    let named = |name: &str, shown: &str| {
+        format!("metadata.name: Invalid value: {name:?}: must be `spec.version+\".\"+spec.group`: {shown:?}")
+    };
+    for name in ["v2.example.com", "v1.", "v1", "V1.example.com", ".", ".."] {
+        let expect = match name {
+            "." | ".." => format!("metadata.name: Invalid value: {name:?}: may not be '{name}'"),
+            _ => named(name, "v1.example.com"),
+        };
+        services.check(&[("/metadata/name", json!(name))], &[&expect]).await;
+    }
     services
         .check(
-            &[("/metadata/name", json!("v2.example.com"))],
-            &["metadata.name: Invalid value: \"v2.example.com\": must be `spec.version+\".\"+spec.group`: \"v1.example.com\""],
+            &[("/metadata/name", json!("v1/example%com"))],
+            &[
+                "metadata.name: Invalid value: \"v1/example%com\": may not contain '/'",
+                "metadata.name: Invalid value: \"v1/example%com\": may not contain '%'",
+            ],
         )
         .await;
+    services
+        .check(
+            &[("/spec", json!({}))],
+            &[
+                &named("v1.example.com", "."),
+                "spec.group: Required value: only v1 may have an empty group and it better be legacy kube",
+                "spec.version: Invalid value: \"\": a DNS-1035 label must consist of lower case alphanumeric characters or \
+                 '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or \
+                 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
+                "spec.groupPriorityMinimum: Invalid value: 0: must be positive and less than 20000",
+                "spec.versionPriority: Invalid value: 0: must be positive and less than 1000",
+            ],
+        )
+        .await;
+    services
+        .check(
+            &[("/spec/caBundle", json!("AAAA")), ("/spec/insecureSkipTLSVerify", json!(true))],
+            &[
+                "spec.caBundle: Invalid value: \"3 bytes\": local APIServices may not have a caBundle",
+                "spec.insecureSkipTLSVerify: Invalid value: true: local APIServices may not have insecureSkipTLSVerify",
+            ],
+        )
+        .await;
+    services
+        .check(
+            &[
+                ("/spec/service", json!({"port": 70000})),
+                ("/spec/caBundle", json!("AAAA")),
+                ("/spec/insecureSkipTLSVerify", json!(true)),
+            ],
+            &[
+                "spec.service.namespace: Required value",
+                "spec.service.name: Required value",
+                "spec.service.port: Invalid value: 70000: port is not valid: must be between 1 and 65535, inclusive",
+                "spec.insecureSkipTLSVerify: Invalid value: true: may not be true if caBundle is present",
+            ],
+        )
+        .await;
+    let made = services.made(&[("/spec/service", json!({"name": "a", "namespace": "b"}))]).await;
+    assert_eq!(made["spec"]["service"]["port"], 443);
 }
