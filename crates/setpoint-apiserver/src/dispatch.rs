@@ -37,7 +37,7 @@ pub(crate) fn server(
         ["version"] => Ok(discovery::version()),
         ["healthz" | "livez" | "readyz", ..] => health::respond(core, &segments, query),
         ["api" | "apis", ..] => core.definitions.served().discovery().respond(&segments, headers),
-        [".well-known", "openid-configuration"] => Ok(openid::configuration()),
+        [".well-known", "openid-configuration"] => Ok(openid::configuration(core)),
         ["openid", "v1", "jwks"] => Ok(openid::keys(core)),
         ["openapi", ..] => openapi::respond(&core.definitions.served(), &segments, query, headers),
         _ => Err(Status::no_such_path()),

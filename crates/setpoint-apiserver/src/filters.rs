@@ -49,6 +49,7 @@ pub(crate) async fn handle(core: &Arc<Core>, parts: Parts, body: RequestBody) ->
         started: core.metrics.request_started(&parts.method, route.as_ref().ok(), &query),
         is_watch: matches!(&route, Ok(Route::Resource(path)) if path.is_watch(&query)),
         is_identified: false,
+        is_anonymous: false,
         pending: core.audit.as_ref().map(|audit| audit.begin(&parts)),
         parts,
     };
@@ -78,6 +79,8 @@ struct Account {
     is_watch: bool,
     /// Whether it is known who asks.
     is_identified: bool,
+    /// Whether that is nobody in particular.
+    is_anonymous: bool,
 }
 
 impl Account {
@@ -102,6 +105,8 @@ impl Account {
         self.started.finish(response.status());
         if !self.is_identified {
             response.extensions_mut().insert(serve::Unidentified);
+        } else if self.is_anonymous {
+            response.extensions_mut().insert(serve::Anonymous);
         }
         match self.pending {
             // A 401 was written when nobody knew who asked.
@@ -172,11 +177,12 @@ async fn prepare(
     query: Query,
     body: RequestBody,
 ) -> Result<Prepared> {
-    let Account { parts, pending, is_identified, .. } = account;
+    let Account { parts, pending, is_identified, is_anonymous, .. } = account;
     let parts = &*parts;
     let (attributes, version) = asked(parts, route.as_ref().ok(), &query);
     let user = identify(core, parts, &attributes, &version, pending).await?;
     *is_identified = true;
+    *is_anonymous = user.name == User::ANONYMOUS;
     let route = route?;
     let deadline = Deadline::after(&core.env, time_limit(&query)?);
     let place = core.limits.request(&user)?;

@@ -61,7 +61,8 @@ mod user;
 mod webhook;
 mod writes;
 
-pub use authenticate::{KeyError, SigningKey, TokenFile, TokenFileError};
+pub use authenticate::{KeyError, PublicKey, ServiceAccountTokens, SigningKey, TokenFile, TokenFileError};
+pub use authorize::Authorization;
 pub use logs::{LogLine, LogSource};
 pub use response::Body;
 pub use server::{ApiServer, AsUser, Builder};

@@ -113,6 +113,11 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug)]
 pub struct Unidentified;
 
+/// An extension of a response: whoever asked has brought no credentials, and may go on. The connection stays one of a
+/// stranger, which may have to make room.
+#[derive(Clone, Copy, Debug)]
+pub struct Anonymous;
+
 /// An extension of a request: when the certificate of its client expires.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CertificateEnd(pub(crate) Timestamp);

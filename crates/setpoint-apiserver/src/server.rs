@@ -20,7 +20,8 @@ use tower::{BoxError, Service};
 
 use crate::admission;
 use crate::audit::{Audit, AuditLog, OpenLog};
-use crate::authenticate::{Authenticator, SigningKey, TokenFile};
+use crate::authenticate::{Authenticator, ServiceAccountTokens, TokenFile};
+use crate::authorize::Authorization;
 use crate::background::Background;
 use crate::bootstrap;
 use crate::contention::Queues;
@@ -35,7 +36,7 @@ use crate::resource::{Registry, Resource};
 use crate::response::Body;
 use crate::serve;
 use crate::status::Result;
-use crate::storage::{Limits, Memory, NotStored, OpenError, Redb, Storage};
+use crate::storage::{Durability, Limits, Memory, NotStored, OpenError, Redb, Storage};
 use crate::store;
 use crate::user::User;
 use crate::webhook;
@@ -89,6 +90,7 @@ pub(crate) struct Core {
     pub limits: limits::Limits,
     pub rbac: Rbac,
     pub authenticator: Authenticator,
+    pub authorization: Authorization,
     pub admission: admission::Webhooks,
     pub policies: admission::Policies,
     pub webhooks: webhook::Clients,
@@ -152,8 +154,11 @@ impl std::fmt::Debug for Core {
 pub struct Builder {
     env: Option<Env>,
     history: Limits,
+    durability: Durability,
+    authorization: Authorization,
     tokens: TokenFile,
-    signing_key: Option<SigningKey>,
+    service_account_tokens: ServiceAccountTokens,
+    is_anonymous_allowed: bool,
     audit: Option<OpenLog>,
     has_service_accounts: bool,
     logs: Option<Arc<dyn LogSource>>,
@@ -173,16 +178,35 @@ impl Builder {
         self
     }
 
+    /// Answers writes before they are on the disk: faster, and enough for tests. A process that ends loses nothing; a
+    /// power cut may cost the whole store.
+    pub fn unsynced(mut self) -> Builder {
+        self.durability = Durability::Unsynced;
+        self
+    }
+
+    /// Who decides what users may do; RBAC unless set.
+    pub fn authorization(mut self, authorization: Authorization) -> Builder {
+        self.authorization = authorization;
+        self
+    }
+
     /// Bearer tokens that the server accepts, besides those that it signs for service accounts.
     pub fn tokens(mut self, tokens: TokenFile) -> Builder {
         self.tokens = tokens;
         self
     }
 
-    /// The key that signs the tokens of service accounts. Unless set, it is a new one; a server with a folder
-    /// keeps it there, so that tokens outlive a restart.
-    pub fn signing_key(mut self, key: SigningKey) -> Builder {
-        self.signing_key = Some(key);
+    /// How the tokens of service accounts are signed and checked.
+    pub fn service_account_tokens(mut self, tokens: ServiceAccountTokens) -> Builder {
+        self.service_account_tokens = tokens;
+        self
+    }
+
+    /// Whether requests without credentials are those of `system:anonymous`, who may do what RBAC allows it: without roles
+    /// of yours that is `/healthz`, `/livez`, `/readyz` and `/version`. Off unless set: such requests are answered with 401.
+    pub fn anonymous(mut self, is_allowed: bool) -> Builder {
+        self.is_anonymous_allowed = is_allowed;
         self
     }
 
@@ -239,10 +263,10 @@ impl Builder {
     /// ```
     pub async fn open(mut self, folder: impl AsRef<Path>) -> Result<ApiServer, OpenError> {
         let folder = folder.as_ref();
-        let storage = Box::new(Redb::open_in(folder, self.history).await?);
-        if self.signing_key.is_none() {
+        let storage = Box::new(Redb::open_in(folder, self.history, self.durability).await?);
+        if !self.service_account_tokens.has_signing_key() {
             let key = pki::signing_key(&folder.join("pki")).map_err(OpenError::SigningKey)?;
-            self.signing_key = Some(key);
+            self.service_account_tokens = self.service_account_tokens.signing_key(key);
         }
         Ok(self.start(storage).await?)
     }
@@ -256,7 +280,12 @@ impl Builder {
             metrics: Metrics::new(&env),
             limits: limits::Limits::default(),
             rbac: Rbac::default(),
-            authenticator: Authenticator::new(self.tokens, self.signing_key),
+            authenticator: Authenticator::new(
+                self.tokens,
+                self.service_account_tokens,
+                self.is_anonymous_allowed,
+            ),
+            authorization: self.authorization,
             admission: admission::Webhooks::default(),
             policies: admission::Policies::default(),
             webhooks: webhook::Clients::default(),

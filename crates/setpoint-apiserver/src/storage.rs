@@ -36,8 +36,8 @@ use std::sync::Arc;
 
 pub use self::backup::{BackupError, Summary};
 pub(crate) use self::backup::{Encoder, Reader, Snapshot};
+pub(crate) use self::redb::{Durability, Redb, restore, snapshot_of};
 pub use self::redb::{OpenError, RestoreError, Restored};
-pub(crate) use self::redb::{Redb, restore, snapshot_of};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 pub(crate) use history::{Event, Limits};

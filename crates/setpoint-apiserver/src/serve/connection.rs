@@ -26,7 +26,7 @@ use super::paced::{Outstanding, Paced};
 use super::panic_guard;
 use super::strangers::{Stranger, Strangers};
 use super::streams::Streams;
-use super::{CertificateEnd, HttpService, Limits, Unidentified};
+use super::{Anonymous, CertificateEnd, HttpService, Limits, Unidentified};
 use crate::audit::PeerAddress;
 use crate::lane::Lane;
 use crate::pki;
@@ -151,7 +151,7 @@ impl<S: HttpService> Connection<S> {
                             let close = HeaderValue::from_static("close");
                             response.headers_mut().insert(header::CONNECTION, close);
                         }
-                    } else if !stranger.is_known() {
+                    } else if !stranger.is_known() && response.extensions().get::<Anonymous>().is_none() {
                         stranger.becomes_known();
                     }
                     Ok::<_, Infallible>(response.map(|body| Paced::new(body, outstanding)))
