@@ -5,6 +5,7 @@
 
 mod connection;
 mod fill;
+pub(crate) mod histories;
 mod hostile;
 mod kill;
 mod latencies;
@@ -42,6 +43,9 @@ enum What {
     Throughput(throughput::Options),
     /// Many objects: memory, file size, and the time to start after a stop and after a kill.
     Fill(fill::Options),
+    /// Clients whose every operation is recorded and checked: reads, lists and watches keep their promises, through
+    /// kills.
+    Histories(histories::Options),
     /// Malformed and abusive requests beside a decent client: memory, and what the decent one waits.
     Hostile(hostile::Options),
     /// `kill -9` under load, again and again: nothing acknowledged is lost, nothing is there twice.
@@ -56,12 +60,17 @@ enum What {
 
 /// Runs it.
 pub(crate) fn run(options: &Load) -> Result<ExitCode> {
+    if let What::Histories(what) = &options.what {
+        histories::run(what, options.binary.as_deref())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let built = || Ok::<_, anyhow::Error>(workspace::target(workspace::root()?).join("release/setpoint"));
     let binary = options.binary.clone().map_or_else(built, Ok)?;
     let binary = binary.canonicalize().context("cargo build --release -p setpoint-cli makes it")?;
     match &options.what {
         What::Throughput(what) => throughput::run(what, &binary, &options.on)?,
         What::Fill(what) => fill::run(what, &binary, &options.on)?,
+        What::Histories(_) => unreachable!("it needs no binary, and has run"),
         What::Hostile(what) => hostile::run(what, &binary, &options.on)?,
         What::Kill(what) => kill::run(what, &binary, &options.on)?,
         What::Lists(what) => lists::run(what, &binary, &options.on)?,

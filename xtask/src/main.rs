@@ -5,6 +5,7 @@
 
 mod bench;
 mod counts;
+mod fuzz;
 mod kinds;
 mod kubeconfig;
 mod load;
@@ -24,6 +25,8 @@ enum Task {
     Bench(Box<bench::Bench>),
     /// Count the instructions of the hot paths, and compare with bench/counts.txt (needs valgrind).
     Counts(counts::Counts),
+    /// Run inputs that nobody thought of, and keep those that reach new code (installs cargo-fuzz).
+    Fuzz(fuzz::Fuzz),
     /// Generate the table of built-in kinds and its test vectors (needs Go).
     Kinds(kinds::Kinds),
     /// Put load on the durable store and measure: throughput, many objects, a soak.
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Bench(options) => bench::run(&options),
         Task::Counts(options) => counts::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Kinds(options) => kinds::run(&options),
         Task::Load(options) => load::run(&options),
         Task::Real(options) => real::run(&options),

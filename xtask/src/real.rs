@@ -9,13 +9,15 @@ mod cluster;
 mod codegen;
 mod differential;
 mod discovery;
+mod handover;
 mod helm;
+mod histories;
 mod http;
 mod informer;
 mod kubectl;
 pub(crate) mod peers;
 pub(crate) mod process;
-mod report;
+pub(crate) mod report;
 mod samples;
 pub(crate) mod servers;
 pub(crate) mod startup;
@@ -35,6 +37,7 @@ use peers::{
 use report::{Filter, Report};
 use servers::{Reference, Server};
 
+use crate::fuzz;
 use crate::workspace::{Program, root, target};
 
 /// Options of `cargo xtask real`.
@@ -103,16 +106,25 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     let (kinds, startup) = (wants(discovery::SUITE), wants(startup::SUITE));
     let (differential, access) = (wants(differential::SUITE), wants(access::SUITE));
     let clusters = wants(cluster::OURS) || wants(cluster::THEIRS);
+    let handover = wants(handover::SUITE);
     if clusters {
         cluster::run(report, peers, &binary);
     }
     workloads::run(report, peers, &binary);
+    histories::run(report, peers, &binary, profile, skip_build);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
-    if !kinds && !startup && !differential && !access {
+    fuzz::run_briefly(report, skip_build);
+    if handover {
+        handover::ours(report, &binary, skip_build);
+    }
+    if !kinds && !startup && !differential && !access && !handover {
         return Ok(());
     }
     let reference = Reference::get(peers);
+    if handover {
+        handover::theirs(report, &reference, skip_build);
+    }
     if kinds {
         compare(report, &binary, &reference, discovery::SUITE, discovery::run);
     }
@@ -188,9 +200,13 @@ fn against_kube_apiserver(report: &mut Report, peers: &Peers, options: &Real) ->
         discovery::run(report, &server.client()?, &server.client()?);
     }
     drop(server);
+    let reference = Ok(reference);
+    if report.filter().takes_suite(handover::SUITE) {
+        handover::theirs(report, &reference, skip_build);
+    }
     if report.filter().takes_suite(startup::SUITE) {
         report.skip(startup::SUITE, "its checks are about setpoint");
-        startup::run_reference(report, &Ok(reference));
+        startup::run_reference(report, &reference);
     }
     Ok(())
 }
@@ -289,8 +305,14 @@ fn list() {
     for name in differential::names() {
         println!("{}: {name}", differential::SUITE);
     }
+    for name in handover::NAMES {
+        println!("{}: {name}", handover::SUITE);
+    }
     for name in helm::NAMES {
         println!("{}: {name}", helm::SUITE);
+    }
+    for name in histories::names() {
+        println!("{}: {name}", histories::SUITE);
     }
     for name in access::NAMES {
         println!("{}: {name}", access::SUITE);
@@ -312,5 +334,8 @@ fn list() {
     }
     for name in workloads::names() {
         println!("{}: {name}", workloads::SUITE);
+    }
+    for name in fuzz::names() {
+        println!("{}: {name}", fuzz::SUITE);
     }
 }

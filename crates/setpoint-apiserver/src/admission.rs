@@ -13,7 +13,7 @@ use memchr::memmem;
 use serde_json::Value;
 
 use crate::handlers::get::read;
-use crate::handlers::{create, update};
+use crate::handlers::update;
 use crate::kinds;
 use crate::object;
 use crate::options::FieldValidation;
@@ -76,8 +76,8 @@ pub(crate) async fn mutate(core: &Core, attributes: &Attributes<'_>, mut object:
     if !is_changed {
         return Ok(object);
     }
-    let mut object = formed(object, request.expected())?;
-    create::set_namespace(request, &mut object)?;
+    let mut object = formed(attributes.old, object, request.expected())?;
+    request.set_namespace(&mut object)?;
     if attributes.operation == Operation::Create && request.name.is_some() {
         // A webhook may choose the name of a new object, but not against the path. On an update validation sees to it.
         update::check_name(request, &object)?;
@@ -103,15 +103,17 @@ pub(crate) async fn mutate_virtual(core: &Core, attributes: &Attributes<'_>, obj
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
     match setpoint_kinds::table().type_of_kind(group, version, &kind).filter(|_| is_changed) {
         Some(ty) => {
-            formed(object, Expected { api_version: &api_version, kind: &kind, form: Form::Typed(ty) })
+            formed(None, object, Expected { api_version: &api_version, kind: &kind, form: Form::Typed(ty) })
         }
         None => Ok(object),
     }
 }
 
-/// What a webhook has made, in the form of its kind.
-fn formed(object: Value, expected: Expected<'_>) -> Result<Value> {
-    Ok(Draft::from(Patched::merged(object)?).finish(expected, FieldValidation::Ignore)?.object)
+/// What a webhook has made of a change of `old`, in the form of its kind.
+fn formed(old: Option<&Value>, object: Value, expected: Expected<'_>) -> Result<Value> {
+    Ok(Draft::from(Patched::merged(old.unwrap_or(&Value::Null), object)?)
+        .finish(expected, FieldValidation::Ignore)?
+        .object)
 }
 
 /// Asks the rights on signers, policies and webhooks whether an object may be written as it is now.

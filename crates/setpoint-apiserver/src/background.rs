@@ -2,21 +2,28 @@
 //! again after a while.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use setpoint_env::{Env, Task};
+use tokio::sync::Notify;
 
 use crate::serve;
+use crate::server::Core;
+use crate::status::Result;
+use crate::storage::Watch;
 
 /// How long a task waits after its first panic. It doubles from panic to panic.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Whoever has run for so long begins with the first pause again.
 const GOOD_RUN: Duration = Duration::from_secs(5 * 60);
+/// How long a task waits before it tries again what failed, or was not finished.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The tasks of one server.
 #[derive(Debug, Default)]
@@ -85,6 +92,57 @@ where
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
         health.is_down.store(false, Relaxed);
+    }
+}
+
+/// What a task keeps up to date with a collection.
+#[derive(Clone)]
+pub(crate) struct Upkeep {
+    /// The collection whose changes matter.
+    pub(crate) collection: Arc<str>,
+    /// Told when there is something to do besides.
+    pub(crate) wake: Arc<Notify>,
+    /// Brings it up to date; whether something is left to do later.
+    pub(crate) tend: fn(&Core) -> BoxFuture<'_, Result<bool>>,
+}
+
+impl Upkeep {
+    /// Tends at once, then after each change and whenever it is told to, until the server has gone. It does not keep the
+    /// server alive, so that whoever drops it can open its folder again at once.
+    pub(crate) async fn run(self, name: &'static str, core: Weak<Core>) {
+        let Some(mut watch) = self.changes(&core) else { return };
+        loop {
+            let Some(running) = core.upgrade() else { return };
+            let unfinished = (self.tend)(&running).await.unwrap_or_else(|error| {
+                tracing::warn!(task = name, %error, "a background task failed and will try again");
+                true
+            });
+            drop(running);
+            let pause = async {
+                if unfinished {
+                    tokio::time::sleep(RETRY).await;
+                } else {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = watch.changed() => {}
+                () = self.wake.notified() => {}
+                () = pause => {}
+            }
+            // What has changed is read anew; the place in the history only has to move on.
+            if watch.ready().is_err() {
+                let Some(newer) = self.changes(&core) else { return };
+                watch = newer;
+            }
+        }
+    }
+
+    /// Changes from now on.
+    fn changes(&self, core: &Weak<Core>) -> Option<Watch> {
+        let core = core.upgrade()?;
+        core.storage.watch(&self.collection, core.storage.revision()).ok()
     }
 }
 

@@ -16,7 +16,7 @@ use setpoint_kinds::protobuf;
 use crate::bounds::Exceeded;
 use crate::status::{Result, Status};
 
-pub(crate) use json::parse as parse_json;
+pub(crate) use json::{parse as parse_json, parse_metered as parse_json_metered};
 pub(crate) use strict::errors as strict_errors;
 pub(crate) use yaml::parse as parse_yaml;
 
@@ -134,29 +134,29 @@ pub(crate) fn decode_yaml(body: &[u8], expected: &str) -> Result<Decoded> {
 
 /// The object must be one, and must be able to say what it is.
 fn object(mut decoded: Decoded, expected: &str, body: &[u8]) -> Result<Decoded> {
-    let go_error = |why: &str| Err(unrecognized(expected, &json_error(why), body));
-    match &decoded.value {
-        // As Go's decoder does, take null for an object without fields.
-        Value::Null => decoded.value = Value::Object(Map::new()),
-        Value::Object(fields) => {
-            for name in ["apiVersion", "kind"] {
-                if let Some(value) = fields.get(name).filter(|value| !value.is_string() && !value.is_null()) {
-                    let found = go_type(value);
-                    return go_error(&format!(
-                        "json: cannot unmarshal {found} into Go struct field .{name} of type string"
-                    ));
-                }
-            }
-        }
-        other => {
-            return go_error(&format!(
-                "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
-                 \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-                go_type(other)
-            ));
-        }
+    // As Go's decoder does, take null for an object without fields.
+    if decoded.value.is_null() {
+        decoded.value = Value::Object(Map::new());
     }
-    Ok(decoded)
+    match no_object(&decoded.value) {
+        Some(why) => Err(unrecognized(expected, &why, body)),
+        None => Ok(decoded),
+    }
+}
+
+/// Why a value cannot be an object that says what it is, in the words of Go's decoder.
+pub(crate) fn no_object(value: &Value) -> Option<String> {
+    let Value::Object(fields) = value else {
+        return Some(json_error(&format!(
+            "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
+             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            go_type(value)
+        )));
+    };
+    let wrong = |name| Some((name, fields.get(name).filter(|value| !value.is_string() && !value.is_null())?));
+    let (name, value) = wrong("apiVersion").or_else(|| wrong("kind"))?;
+    let found = go_type(value);
+    Some(json_error(&format!("json: cannot unmarshal {found} into Go struct field .{name} of type string")))
 }
 
 fn json_error(why: &str) -> String {

@@ -44,15 +44,74 @@ pub(crate) enum Exceeded {
     Work,
 }
 
+/// How large an object may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    depth: usize,
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Allowance {
+        Allowance { depth: MAX_DEPTH, nodes: MAX_NODES, bytes: MAX_TEXT }
+    }
+}
+
+impl Allowance {
+    /// That of an object that takes the place of `old`. What is beyond a bound already, from before there was one, may stay
+    /// so, or nobody could make it smaller or take its finalizers away.
+    fn of_change(old: &Value) -> Allowance {
+        let all = Allowance { depth: MAX_DEPTH + OWNERS_DEPTH, nodes: usize::MAX, bytes: usize::MAX };
+        let Ok(room) = all.measure(old) else { return Allowance::default() };
+        let is_deep = Allowance { depth: MAX_DEPTH, ..all }.measure(old).is_err();
+        Allowance {
+            depth: if is_deep { all.depth } else { MAX_DEPTH },
+            nodes: MAX_NODES.max(all.nodes - room.nodes),
+            bytes: MAX_TEXT.max(all.bytes - room.bytes),
+        }
+    }
+
+    /// Whether an object is within it.
+    pub(crate) fn check(self, object: &Value) -> Result<(), Exceeded> {
+        self.measure(object).map(drop)
+    }
+
+    /// What an object leaves of it.
+    fn measure(self, object: &Value) -> Result<Room, Exceeded> {
+        let mut room = Room { nodes: self.nodes, bytes: self.bytes };
+        let Value::Object(fields) = object else { return room.take(object, self.depth).map(|()| room) };
+        for (name, value) in fields {
+            let depth = if name == "metadata" { MAX_DEPTH + OWNERS_DEPTH } else { self.depth };
+            room.bytes(name.len())?;
+            room.take(value, depth - 1)?;
+        }
+        Ok(room)
+    }
+}
+
 /// An object that is not too deep and not too large.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Bounded(Value);
+pub(crate) struct Bounded {
+    value: Value,
+    allowance: Allowance,
+}
 
 impl Bounded {
-    /// Checks an object. This is the only way to make one.
+    /// Checks an object. This and [`Bounded::change`] are the only ways to make one.
     pub(crate) fn new(value: Value) -> Result<Bounded, Exceeded> {
-        match check(&value) {
-            Ok(()) => Ok(Bounded(value)),
+        Bounded::within(value, Allowance::default())
+    }
+
+    /// Checks an object that takes the place of `old`.
+    pub(crate) fn change(value: Value, old: &Value) -> Result<Bounded, Exceeded> {
+        let is_usual = check(&value).is_ok();
+        Bounded::within(value, if is_usual { Allowance::default() } else { Allowance::of_change(old) })
+    }
+
+    fn within(value: Value, allowance: Allowance) -> Result<Bounded, Exceeded> {
+        match allowance.check(&value) {
+            Ok(()) => Ok(Bounded { value, allowance }),
             Err(exceeded) => {
                 dismantle(value);
                 Err(exceeded)
@@ -62,14 +121,19 @@ impl Bounded {
 
     /// Drops a field.
     pub(crate) fn remove(&mut self, field: &str) {
-        if let Some(fields) = self.0.as_object_mut() {
+        if let Some(fields) = self.value.as_object_mut() {
             fields.remove(field);
         }
     }
 
+    /// How large it may be.
+    pub(crate) fn allowance(&self) -> Allowance {
+        self.allowance
+    }
+
     /// The object, for changes that cannot make it much larger.
     pub(crate) fn into_value(self) -> Value {
-        self.0
+        self.value
     }
 }
 
@@ -77,20 +141,13 @@ impl Deref for Bounded {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        &self.0
+        &self.value
     }
 }
 
 /// Whether an object is within the bounds.
 pub(crate) fn check(object: &Value) -> Result<(), Exceeded> {
-    let room = &mut Room::default();
-    let Value::Object(fields) = object else { return room.take(object, MAX_DEPTH) };
-    for (name, value) in fields {
-        let depth = if name == "metadata" { MAX_DEPTH + OWNERS_DEPTH } else { MAX_DEPTH };
-        room.bytes(name.len())?;
-        room.take(value, depth - 1)?;
-    }
-    Ok(())
+    Allowance::default().check(object)
 }
 
 /// Whether `value` can be put `levels` deep into an object.
@@ -177,7 +234,12 @@ pub(crate) struct Meter {
 
 impl Meter {
     pub(crate) fn new() -> Meter {
-        Meter { nodes: Cell::new(MAX_NODES), bytes: Cell::new(MAX_BODY), exceeded: Cell::new(None) }
+        Meter::of(MAX_NODES)
+    }
+
+    /// One for so many values.
+    pub(crate) fn of(nodes: usize) -> Meter {
+        Meter { nodes: Cell::new(nodes), bytes: Cell::new(MAX_BODY), exceeded: Cell::new(None) }
     }
 
     /// Counts a value.
@@ -320,6 +382,26 @@ mod tests {
         assert_eq!(check(&json!({"a": vec![0; MAX_NODES]})), Err(Exceeded::Nodes));
         assert_eq!(check(&json!({"a": "x".repeat(MAX_TEXT)})), Err(Exceeded::Bytes));
         assert_eq!(check(&json!({ "x".repeat(MAX_TEXT + 1): 1 })), Err(Exceeded::Bytes));
+    }
+
+    #[test]
+    fn what_is_beyond_a_bound_already_may_stay_so_but_not_grow() {
+        let (large, larger) = (json!({"a": vec![0; MAX_NODES + 5]}), json!({"a": vec![0; MAX_NODES + 6]}));
+        let long = json!({"a": "x".repeat(MAX_TEXT + 5), "b": "x"});
+        let (deep, deeper) = (nested(MAX_DEPTH + OWNERS_DEPTH), nested(MAX_DEPTH + OWNERS_DEPTH + 1));
+        for old in [&large, &long, &deep] {
+            assert!(Bounded::new(old.clone()).is_err());
+            assert!(Bounded::change(old.clone(), old).is_ok());
+        }
+        assert_eq!(Bounded::change(larger.clone(), &large).unwrap_err(), Exceeded::Nodes);
+        assert_eq!(
+            Bounded::change(large.clone(), &long).unwrap_err(),
+            Exceeded::Nodes,
+            "each bound by itself"
+        );
+        assert!(Bounded::change(large.clone(), &larger).unwrap().allowance().check(&larger).is_ok());
+        assert_eq!(Bounded::change(deeper, &deep).unwrap_err(), Exceeded::Depth);
+        assert_eq!(Bounded::change(deep, &large).unwrap_err(), Exceeded::Depth);
     }
 
     #[test]

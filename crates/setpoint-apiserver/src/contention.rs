@@ -20,7 +20,7 @@ use crate::handlers::get::read;
 use crate::request::ResourceRequest;
 use crate::server::Core;
 use crate::status::{Result, Status};
-use crate::storage::{Key, Record};
+use crate::storage::{Action, Change, Expect, Key, Record};
 
 /// How long somebody waits for their turn; then they try without. Whoever has the turn may be waiting for a webhook, and
 /// the webhook may itself want to write this very record.
@@ -119,6 +119,27 @@ impl<'a> Attempts<'a> {
     }
 }
 
+/// Makes a change of the server's own to a record, again and again until it is stored. `change` is asked with each newer
+/// state, and says if there is nothing to do any more.
+pub(crate) async fn swap(
+    core: &Core,
+    key: Key,
+    mut change: impl FnMut(&Record) -> Option<Action>,
+) -> Result<()> {
+    let mut attempts = Attempts::of_server(core, key.clone());
+    let mut current = attempts.first().await?;
+    while let Some(record) = current {
+        let Some(action) = change(&record) else { return Ok(()) };
+        let change = Change { key: key.clone(), expect: Expect::Revision(record.revision), action };
+        match core.storage.commit(change).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error.into_current()?,
+        };
+        current = attempts.next().await?;
+    }
+    Ok(())
+}
+
 /// The queues of those who want to change a record, for as long as somebody is in them.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
@@ -197,8 +218,8 @@ mod tests {
     use super::*;
     use crate::resource::Registry;
     use crate::storage::{
-        Action, Change, CommitError, Expect, Found, Freshness, Limits, ListQuery, Memory, ReadError,
-        Revision, Scan, Snapshot, Stats, Storage, Watch,
+        CommitError, Found, Freshness, Limits, ListQuery, Memory, ReadError, Revision, Scan, Snapshot, Stats,
+        Storage, Watch,
     };
     use crate::{ApiServer, User};
 

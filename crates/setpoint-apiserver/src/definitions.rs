@@ -3,7 +3,7 @@
 //! The definitions are objects like others. [`sync`] reads them, settles their names, and puts a new [`Served`] in
 //! place: an immutable picture of all custom resources that requests look things up in. It runs within the request
 //! that changes a definition, so that what a client has defined is there when it has its answer, and again in the
-//! background ([`keep`]) in case that request was cut off.
+//! background ([`upkeep`]) in case that request was cut off.
 
 mod acceptance;
 mod api_service;
@@ -14,27 +14,25 @@ mod json_path;
 mod served;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
+use futures::FutureExt;
 use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use crate::background::Upkeep;
 use crate::contention::{Attempts, Deadline};
 use crate::object;
 use crate::resource::{Registry, Resource};
 use crate::server::Core;
 use crate::status::{Result, Status};
-use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, Record, Revision, Watch};
+use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, Record, Revision};
 
 pub(crate) use acceptance::{Approval, approval, is_protected};
 pub(crate) use cleanup::mark;
 pub(crate) use custom::{Custom, PART_VERBS, Undecodable};
 pub(crate) use served::Served;
-
-/// How long the background waits before it tries again what failed.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// The custom resources of a server.
 #[derive(Debug, Default)]
@@ -220,47 +218,13 @@ impl Definition {
     }
 }
 
-/// What is done in the background for as long as the server lives: syncs that a request did not finish, and the
-/// cleaning up after deleted definitions.
-///
-/// It does not keep the server alive, so that whoever drops it can open its folder again at once.
-pub(crate) async fn keep(core: Weak<Core>) {
-    let Some((mut watch, wake)) = core.upgrade().and_then(|core| begin(&core)) else { return };
-    loop {
-        let Some(running) = core.upgrade() else { return };
-        let unfinished = match tend(&running).await {
-            Ok(unfinished) => unfinished,
-            Err(error) => {
-                tracing::warn!(%error, "custom resource definitions could not be tended");
-                true
-            }
-        };
-        drop(running);
-        let pause = async {
-            if unfinished {
-                tokio::time::sleep(RETRY).await;
-            } else {
-                std::future::pending::<()>().await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = watch.changed() => {}
-            () = wake.notified() => {}
-            () = pause => {}
-        }
-        // What has changed is read anew by the sync; the place in the history only has to move on.
-        if watch.ready().is_err() {
-            let Some((newer, _)) = core.upgrade().and_then(|core| begin(&core)) else { return };
-            watch = newer;
-        }
+/// What is done in the background: syncs that a request did not finish, and the cleaning up after deleted definitions.
+pub(crate) fn upkeep(core: &Core) -> Upkeep {
+    Upkeep {
+        collection: Arc::clone(resource().collection()),
+        wake: Arc::clone(&core.definitions.wake),
+        tend: |core| tend(core).boxed(),
     }
-}
-
-/// What the background waits for: changes of definitions from now on, and being told.
-fn begin(core: &Core) -> Option<(Watch, Arc<Notify>)> {
-    let watch = core.storage.watch(resource().collection(), core.storage.revision()).ok()?;
-    Some((watch, Arc::clone(&core.definitions.wake)))
 }
 
 /// Whether something is left to do later.

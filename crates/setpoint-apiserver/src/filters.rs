@@ -190,6 +190,7 @@ async fn prepare(
     let is_followed =
         |path: &ResourcePath| path.subresource.as_deref() == Some("log") && query.flag("follow");
     let is_watch = matches!(&route, Route::Resource(path) if path.is_watch(&query) || is_followed(path));
+    let is_backup = matches!(&route, Route::Server(segments) if store::is_backup(segments));
     let work = async {
         let acting = impersonate::apply(core, Arc::clone(&user), &attributes, &parts.headers).await?;
         let decision = authorize::decide(core, &acting, &attributes).await?;
@@ -231,8 +232,12 @@ async fn prepare(
         Step::Write(request) => return Ok(Prepared::Write(Write { request, place, deadline })),
         Step::Answered(response) => response,
     };
-    // A watch gives this place back once it runs: it has taken one among the watches.
-    let respond = |body: Body| if is_watch { body.in_lane(place.lane()) } else { body.with_place(place) };
+    // A watch gives this place back once it runs: it has taken one among the watches. A backup takes as long as it takes.
+    let respond = |body: Body| match (is_watch, is_backup) {
+        (true, _) => body.in_lane(place.lane()),
+        (false, true) => body.with_place(place),
+        (false, false) => body.with_place(place).until(deadline),
+    };
     Ok(Prepared::Answered(response.map(respond)))
 }
 
@@ -254,7 +259,7 @@ impl Write {
         let Write { request, place, deadline } = self;
         let work = async {
             let outcome = Box::pin(dispatch::resource(core, &request)).await;
-            // Also after an error: it may have come after the commit. What is cut off here is done by `rbac::keep`.
+            // Also after an error: it may have come after the commit. What is cut off here is done by `rbac::upkeep`.
             if is_cluster_role(&request)
                 && let Err(error) = rbac::gather(core).await
             {

@@ -9,6 +9,7 @@
 //! values of the right types. The vocabulary of rules is in `at.rs` and `rules.rs`.
 
 mod admission_policy;
+mod api_service;
 mod at;
 mod certificate_signing_request;
 mod cluster_trust_bundle;
@@ -26,6 +27,7 @@ mod fill;
 pub(crate) mod formats;
 mod horizontal_pod_autoscaler;
 mod ingress;
+mod ip_address;
 mod job;
 mod namespace;
 mod network_policy;
@@ -296,6 +298,7 @@ fn validate_workload(plural: &str, at: &At, old: Option<&Value>, part: Part) {
 
 fn validate_other(resource: &Resource, at: &At, old: Option<&Value>, part: Part) {
     match resource.plural() {
+        "apiservices" if old.is_none() => api_service::validate_create(at),
         "certificatesigningrequests" => certificate_signing_request::validate(at, old, part),
         "clustertrustbundles" => cluster_trust_bundle::validate(at, old),
         "customresourcedefinitions" if part == Part::Status => {
@@ -306,6 +309,7 @@ fn validate_other(resource: &Resource, at: &At, old: Option<&Value>, part: Part)
         "clusterroles" | "roles" => rbac::validate_role(at, resource.is_namespaced()),
         "endpointslices" => endpoints::validate_slice(at, old),
         "events" => event::validate_events(at, old),
+        "ipaddresses" if old.is_none() => ip_address::validate_create(at),
         "ingressclasses" => ingress::validate_class(at, old),
         "ingresses" => ingress::validate(at, old, part),
         "leases" => policy::validate_lease(at),

@@ -86,14 +86,14 @@ pub(crate) struct Patched {
 }
 
 impl Patched {
-    /// What a patch has made, if it is not too large.
-    fn new(value: Value, strict_errors: Vec<String>, quoted: Option<String>) -> Result<Patched> {
-        Ok(Patched { value: Bounded::new(value)?, strict_errors, quoted })
+    /// What a patch has made of `old`, if it is not too large.
+    fn new(old: &Value, value: Value, strict_errors: Vec<String>, quoted: Option<String>) -> Result<Patched> {
+        Ok(Patched { value: Bounded::change(value, old)?, strict_errors, quoted })
     }
 
-    /// What webhooks or server-side apply have made.
-    pub(crate) fn merged(value: Value) -> Result<Patched> {
-        Patched::new(value, Vec::new(), None)
+    /// What webhooks or server-side apply have made of `old`.
+    pub(crate) fn merged(old: &Value, value: Value) -> Result<Patched> {
+        Patched::new(old, value, Vec::new(), None)
     }
 }
 

@@ -18,7 +18,7 @@ mod rule;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use tokio::sync::OnceCell;
 
-pub(crate) use aggregation::{gather, keep};
+pub(crate) use aggregation::{gather, upkeep};
 pub(crate) use escalation::{changes_only_ownership, check_create, check_update};
 use index::Index;
 pub(crate) use rule::{Rule, quoted};

@@ -12,12 +12,13 @@ use setpoint_kinds::{Type, UnknownField, Verb, conform, protobuf};
 
 use crate::authorize::Attributes;
 use crate::body;
-use crate::bounds::{self, Bounded};
+use crate::bounds::Bounded;
 use crate::contention::Deadline;
 use crate::definitions::{self, Custom, Undecodable};
 use crate::managed_fields;
 use crate::metadata;
 use crate::negotiate::{BodyFormat, Representation};
+use crate::object;
 use crate::options::{FieldValidation, Query, WriteOptions};
 use crate::patch::{self, Patched};
 use crate::resource::Resource;
@@ -186,9 +187,31 @@ impl ResourceRequest {
         }
     }
 
-    /// Reads the body as an object of the expected kind, with the fields that this kind has.
+    /// Reads the body as an object of the expected kind, with the fields that this kind has, in the namespace of the path.
     pub(crate) fn decode(&self, expected: Expected<'_>, validation: FieldValidation) -> Result<Input> {
-        self.parse(expected.kind)?.finish(expected, validation)
+        let mut input = self.parse(expected.kind)?.finish(expected, validation)?;
+        self.set_namespace(&mut input.object)?;
+        Ok(input)
+    }
+
+    /// The namespace of the path is the object's; a body that names another one is a mistake. An object of the
+    /// cluster has none, whatever its body says.
+    pub(crate) fn set_namespace(&self, object: &mut Value) -> Result<()> {
+        let metadata = object::metadata_mut(object);
+        let given = metadata.get("namespace").and_then(Value::as_str).filter(|text| !text.is_empty());
+        match (&self.namespace, given) {
+            (Some(namespace), Some(given)) if namespace != given => Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            )),
+            (Some(namespace), _) => {
+                metadata.insert("namespace".into(), namespace.as_str().into());
+                Ok(())
+            }
+            (None, _) => {
+                metadata.remove("namespace");
+                Ok(())
+            }
+        }
     }
 
     /// The same for options, which every group-version has under its own name.
@@ -261,12 +284,28 @@ impl Draft {
 
     /// Brings the object into the shape of its kind.
     pub(crate) fn finish(self, expected: Expected<'_>, validation: FieldValidation) -> Result<Input> {
+        if let Some(why) = body::no_object(&self.value) {
+            let quoted = self.quoted.unwrap_or_else(|| self.value.to_string());
+            return Err(Status::bad_patch(&quoted, why));
+        }
         let ty = match expected.form {
             Form::Typed(ty) => ty,
             Form::Custom(custom) => return self.finish_custom(expected, custom, validation),
         };
+        let allowance = self.value.allowance();
         let mut object = self.value.into_value();
-        check_kind(&mut object, expected, ty)?;
+        // A strategic patch cannot say what it makes.
+        if self.quoted.is_none()
+            && let Err(wrong) = check_kind(&object, expected, ty)
+        {
+            return Err(if self.is_patched {
+                Status::bad_patch(&object.to_string(), wrong.message)
+            } else {
+                wrong
+            });
+        }
+        object["apiVersion"] = expected.api_version.into();
+        object["kind"] = expected.kind.into();
         let version = expected.api_version.rsplit('/').next().unwrap_or_default();
         let kind = expected.kind;
         let refuse = |why: &dyn std::fmt::Display| {
@@ -306,7 +345,7 @@ impl Draft {
             (None, None) => refuse(&why),
         })?;
         // A short text can stand for many fields with defaults.
-        bounds::check(&object)?;
+        allowance.check(&object)?;
         Ok(Input { object, warnings })
     }
 
@@ -318,8 +357,15 @@ impl Draft {
         custom: &Custom,
         validation: FieldValidation,
     ) -> Result<Input> {
+        let allowance = self.value.allowance();
         let mut object = self.value.into_value();
-        check_custom_kind(&object, expected)?;
+        if let Err(wrong) = check_custom_kind(&object, expected) {
+            return Err(if self.is_patched {
+                Status::bad_patch(&object.to_string(), wrong.message)
+            } else {
+                wrong
+            });
+        }
         let (version, kind) = (&custom.version, expected.kind);
         let refuse = |why: &dyn std::fmt::Display| {
             Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
@@ -353,7 +399,7 @@ impl Draft {
             None => refuse(&why),
         })?;
         // A short text can stand for many fields with defaults.
-        bounds::check(&object)?;
+        allowance.check(&object)?;
         Ok(Input { object, warnings })
     }
 }
@@ -401,7 +447,7 @@ fn check_custom_kind(object: &Value, expected: Expected<'_>) -> Result<()> {
 }
 
 /// The object says what it is, or says nothing and is taken for what is expected.
-fn check_kind(object: &mut Value, expected: Expected<'_>, ty: &Type) -> Result<()> {
+fn check_kind(object: &Value, expected: Expected<'_>, ty: &Type) -> Result<()> {
     let read = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     let (version, kind) = (read("apiVersion"), read("kind"));
     if version == Some(definitions::OLD_VERSION) {
@@ -431,7 +477,5 @@ fn check_kind(object: &mut Value, expected: Expected<'_>, ty: &Type) -> Result<(
             expected.api_version
         )));
     }
-    object["apiVersion"] = expected.api_version.into();
-    object["kind"] = expected.kind.into();
     Ok(())
 }

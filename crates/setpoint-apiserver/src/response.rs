@@ -1,7 +1,7 @@
 //! What goes back to the client.
 
-use std::convert::Infallible;
 use std::fmt;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -10,9 +10,11 @@ use futures::Stream;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use setpoint_kinds::protobuf::MEDIA_TYPE;
+use tokio::time::Sleep;
 
 use crate::answer::protobuf;
 use crate::audit::Ending;
+use crate::contention::Deadline;
 use crate::lane::{Lane, Turns};
 use crate::limits::Place;
 use crate::status::Status;
@@ -22,6 +24,8 @@ pub struct Body {
     inner: Inner,
     /// A stream is work as well: it goes through the lane of its request.
     turns: Option<Turns>,
+    /// When a stream is cut off.
+    deadline: Option<Pin<Box<Sleep>>>,
     /// Kept until all of it was taken.
     place: Option<Place>,
     ending: Option<Ending>,
@@ -35,12 +39,18 @@ enum Inner {
 impl Body {
     /// A body that is known whole.
     pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
-        Body { inner: Inner::Full(bytes.into()), turns: None, place: None, ending: None }
+        Body { inner: Inner::Full(bytes.into()), turns: None, deadline: None, place: None, ending: None }
     }
 
     /// A body that comes piece by piece.
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Body {
-        Body { inner: Inner::Stream(Box::pin(stream)), turns: None, place: None, ending: None }
+        Body {
+            inner: Inner::Stream(Box::pin(stream)),
+            turns: None,
+            deadline: None,
+            place: None,
+            ending: None,
+        }
     }
 }
 
@@ -50,6 +60,16 @@ impl Body {
     pub(crate) fn with_place(self, place: Place) -> Body {
         let body = self.in_lane(place.lane());
         Body { place: Some(place), ..body }
+    }
+
+    /// Breaks off when the time of its request is up, so that the client does not take a part for the whole.
+    #[must_use]
+    pub(crate) fn until(self, deadline: Deadline) -> Body {
+        let deadline = match self.inner {
+            Inner::Full(_) => None,
+            Inner::Stream(_) => Some(Box::pin(tokio::time::sleep_until(deadline.instant()))),
+        };
+        Body { deadline, ..self }
     }
 
     /// Lets the stream go through a lane.
@@ -84,13 +104,20 @@ impl fmt::Debug for Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let body = &mut *self;
+        if let Some(deadline) = &mut body.deadline
+            && deadline.as_mut().poll(cx).is_ready()
+        {
+            *body = Body::full(Bytes::new());
+            let why = "the response did not complete within the allotted timeout";
+            return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, why))));
+        }
         let next = match &mut body.inner {
             Inner::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
             Inner::Full(bytes) => Poll::Ready(Some(std::mem::take(bytes))),

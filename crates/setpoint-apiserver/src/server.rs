@@ -22,7 +22,7 @@ use crate::admission;
 use crate::audit::{Audit, AuditLog, OpenLog};
 use crate::authenticate::{Authenticator, ServiceAccountTokens, TokenFile};
 use crate::authorize::Authorization;
-use crate::background::Background;
+use crate::background::{Background, Upkeep};
 use crate::bootstrap;
 use crate::contention::Queues;
 use crate::definitions::{self, Definitions};
@@ -304,14 +304,12 @@ impl Builder {
             tracing::error!(%error, "custom resources are not served yet");
         }
         let weak = Arc::downgrade(&core);
-        let definitions = core.background.run(&env, "definitions", {
-            let core = Weak::clone(&weak);
-            move || definitions::keep(Weak::clone(&core))
-        });
-        let roles = core.background.run(&env, "roles", {
-            let core = Weak::clone(&weak);
-            move || rbac::keep(Weak::clone(&core))
-        });
+        let keep = |name, upkeep: Upkeep| {
+            let weak = Weak::clone(&weak);
+            core.background.run(&env, name, move || upkeep.clone().run(name, Weak::clone(&weak)))
+        };
+        let definitions = keep("definitions", definitions::upkeep(&core));
+        let roles = keep("roles", rbac::upkeep());
         let expiry = core.background.run(&env, "expiry", move || expire(Weak::clone(&weak)));
         Ok(ApiServer { shared: Arc::new(Shared { core, _tasks: [expiry, definitions, roles] }) })
     }

@@ -31,6 +31,8 @@ mod write;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod mutants;
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! `setpoint demo`: a cluster in memory, a controller in it, and the path of a change, live.
 
-mod layer;
+mod listener;
 mod notices;
 mod observer;
 mod requests;
@@ -65,7 +65,6 @@ impl Demo {
     async fn show(self, env: &Env, started: Instant) -> anyhow::Result<()> {
         let mut signals = Signals::new().context("cannot listen to signals")?;
         let (screen, notices) = (Screen::new(self.step), Notices::new(env.clone()));
-        layer::install(&notices)?;
         let server = ApiServer::builder().env(env.clone()).build();
         let requests = Requests::default();
         let client = |who| requests.client(&server, who);
@@ -75,7 +74,7 @@ impl Demo {
         steps::install_foo(&you).await?;
         let controller_client = client("the Foo controller");
         let factory = SharedInformerFactory::new(controller_client.clone()).env(env.clone()).resync(RESYNC);
-        notices.of_reflector(&factory);
+        let _listener = listener::listen(factory.facts(), env, &notices);
         let shutdown = CancellationToken::new();
         let controller = FooController::new(controller_client, &factory, env.clone());
         let controller = env.spawn(controller.run(WORKERS, shutdown.clone()));

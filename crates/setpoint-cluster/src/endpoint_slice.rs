@@ -91,9 +91,10 @@ async fn update(
     }
     wanted.metadata.name = current.metadata.name.clone();
     wanted.metadata.generate_name = None;
-    let is_same_ports = current.ports.clone().unwrap_or_default() == wanted.ports.clone().unwrap_or_default();
-    if current.endpoints == wanted.endpoints
-        && is_same_ports
+    // The server does not keep an empty list.
+    let (endpoints, ports) = (&current.endpoints, &current.ports);
+    if endpoints.as_deref().unwrap_or_default() == wanted.endpoints.as_deref().unwrap_or_default()
+        && ports.as_deref().unwrap_or_default() == wanted.ports.as_deref().unwrap_or_default()
         && current.metadata.labels == wanted.metadata.labels
     {
         return Ok(());

@@ -7,6 +7,7 @@ mod collect;
 mod graph;
 mod monitors;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,15 @@ enum Work {
     Orphan(Uid),
 }
 
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::Delete(uid) => write!(f, "delete/{uid}"),
+            Work::Orphan(uid) => write!(f, "orphan/{uid}"),
+        }
+    }
+}
+
 /// Clones are the same collector.
 #[derive(Clone)]
 struct Collector {
@@ -57,9 +67,10 @@ struct Collector {
 /// Adds the garbage collector to a manager.
 pub(crate) fn add_to(manager: Manager, setup: &Setup) -> Manager {
     let (client, env, metrics) = (setup.client.clone(), setup.env.clone(), manager.metrics().clone());
+    let facts = manager.facts().clone();
     manager.runnable(NAME, move |shutdown| async move {
         let recorder = Recorder::builder(client.clone(), NAME).env(env.clone()).metrics(&metrics).build();
-        let queue = WorkQueue::builder().metrics(NAME, &metrics).build();
+        let queue = WorkQueue::builder().metrics(NAME, &metrics).facts(NAME, &facts).build();
         let (graph, kinds) = Default::default();
         Collector { client, env, graph, kinds, queue, recorder }.run(shutdown).await;
         Ok(())

@@ -21,6 +21,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod later;
+mod process;
 mod task;
 
 use std::ops::RangeInclusive;
@@ -30,6 +31,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 pub use later::Later;
 use parking_lot::Mutex;
+pub use process::Process;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 pub use task::Task;
@@ -42,6 +44,8 @@ const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
 #[derive(Clone, Debug)]
 pub struct Env {
     inner: Arc<Inner>,
+    /// Whose tasks these are, in a simulation of several processes.
+    process: Option<Process>,
 }
 
 #[derive(Debug)]
@@ -73,7 +77,7 @@ impl Env {
     }
 
     fn new(clock: Clock, random: StdRng) -> Env {
-        Env { inner: Arc::new(Inner { clock, random: Mutex::new(random) }) }
+        Env { inner: Arc::new(Inner { clock, random: Mutex::new(random) }), process: None }
     }
 
     /// Wall-clock time, for timestamps that people and other machines see.
@@ -139,7 +143,16 @@ impl Env {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        Task::new(tokio::spawn(future))
+        Task::new(match &self.process {
+            None => tokio::spawn(future),
+            Some(process) => tokio::spawn(process.run(future)),
+        })
+    }
+
+    /// The same time and randomness, for the tasks of one process of a simulation, and the hand that pauses and kills it.
+    pub fn process(&self) -> (Env, Process) {
+        let process = Process::default();
+        (Env { inner: self.inner.clone(), process: Some(process.clone()) }, process)
     }
 }
 

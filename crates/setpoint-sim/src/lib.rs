@@ -45,6 +45,7 @@
 //! | [`refuse`](On::refuse) | 409, 410, 429 with Retry-After, 500 or 503 in the server's place. |
 //! | [`answer`](On::answer) | Any answer in the server's place, also one that no server gives. |
 //! | [`lose_response`](On::lose_response) | The server acts; then the connection breaks. |
+//! | [`bad_gateway`](On::bad_gateway) | The server acts; a proxy answers 502. |
 //! | [`time_out`](On::time_out) | The server acts; the client waits and gets a time-out. |
 //! | [`silence`](On::silence) | The server acts; the client never hears of it. |
 //! | [`cut_after_bytes`](On::cut_after_bytes) | An answer breaks off. |

@@ -15,9 +15,13 @@
 //!
 //! [`tower::Service`]: https://docs.rs/tower/latest/tower/trait.Service.html
 
+mod manners;
+
+use std::io;
 use std::path::{Path, PathBuf};
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
+pub use self::manners::Manners;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::{ApiResource, GroupVersion};
 use kube::{Client, Config};
 
@@ -25,12 +29,27 @@ use kube::{Client, Config};
 ///
 /// Explicit settings come first; without any, `KUBECONFIG` (several files are merged) or `~/.kube/config`;
 /// and if there is none, the service account of the Pod that the program runs in.
+///
+/// The client has [`Manners`]: it waits when the server asks it to, and tries again. They can be set, and with them a
+/// limit of requests a second, which is off unless it is set:
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use setpoint::ClientConfig;
+/// use setpoint::client::Manners;
+///
+/// // 50 requests a second after the first 100, for all that use this client and its clones.
+/// let client = ClientConfig::new().manners(Manners::default().rate_limit(50.0, 100)).connect().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct ClientConfig {
     master: Option<String>,
     kubeconfig: Option<PathBuf>,
     context: Option<String>,
+    manners: Manners,
 }
 
 /// Why there is no client.
@@ -94,10 +113,20 @@ impl ClientConfig {
         self
     }
 
+    /// How the client treats the server.
+    #[doc(alias = "QPS")]
+    pub fn manners(mut self, manners: Manners) -> ClientConfig {
+        self.manners = manners;
+        self
+    }
+
     /// Finds the configuration and makes a client.
     pub async fn connect(&self) -> Result<Client, ConnectError> {
-        let config = self.find().await?;
-        Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+        let mut config = self.find().await?;
+        // kube's own would also try writes again that may have happened, and what must not be tried again at once.
+        config.default_retry = false;
+        let client = Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))?;
+        Ok(self.manners.around(client))
     }
 
     /// Finds the configuration.
@@ -120,12 +149,13 @@ impl ClientConfig {
 
     async fn read(&self, path: &Path) -> Result<Config, ConnectError> {
         let fail = |source| ConnectError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+        check_whole(path).map_err(fail)?;
         let kubeconfig = Kubeconfig::read_from(path).map_err(fail)?;
         Config::from_custom_kubeconfig(kubeconfig, &self.options()).await.map_err(fail)
     }
 
     async fn infer(&self) -> Result<Config, ConnectError> {
-        let kubeconfig = match Config::from_kubeconfig(&self.options()).await {
+        let kubeconfig = match self.read_default().await {
             Ok(config) => return Ok(config),
             Err(error) => error.to_string(),
         };
@@ -140,9 +170,37 @@ impl ClientConfig {
         Err(ConnectError::Nothing { kubeconfig_source, kubeconfig, in_cluster })
     }
 
+    async fn read_default(&self) -> Result<Config, KubeconfigError> {
+        default_paths().iter().try_for_each(|path| check_whole(path))?;
+        Config::from_kubeconfig(&self.options()).await
+    }
+
     fn options(&self) -> KubeConfigOptions {
         KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() }
     }
+}
+
+/// Where kubeconfigs are unless one is named.
+fn default_paths() -> Vec<PathBuf> {
+    let named = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let named: Vec<PathBuf> =
+        std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty()).collect();
+    if !named.is_empty() {
+        return named;
+    }
+    std::env::home_dir().map(|home| home.join(".kube/config")).into_iter().collect()
+}
+
+/// `kube` reads UTF-16, too, and panics at a file that ends in the middle of a character. What cannot be read is for it to
+/// tell.
+fn check_whole(path: &Path) -> Result<(), KubeconfigError> {
+    let bytes = std::fs::read(path).unwrap_or_default();
+    let is_utf16 = [[0xff, 0xfe], [0xfe, 0xff]].iter().any(|mark| bytes.starts_with(mark));
+    if !is_utf16 || bytes.len().is_multiple_of(2) {
+        return Ok(());
+    }
+    let why = "it is UTF-16 and ends in the middle of a character";
+    Err(KubeconfigError::ReadConfig(io::Error::new(io::ErrorKind::InvalidData, why), path.to_owned()))
 }
 
 /// What the server knows about a resource, by group, version and plural name: what a dynamic client or
@@ -183,5 +241,14 @@ mod tests {
     async fn an_address_that_is_no_url_is_an_error() {
         let error = ClientConfig::new().master("http://local host").find().await.unwrap_err();
         assert!(error.to_string().contains("local host"));
+    }
+    #[tokio::test]
+    async fn a_kubeconfig_that_ends_in_the_middle_of_a_character_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for mark in [[0xff, 0xfe], [0xfe, 0xff]] {
+            std::fs::write(file.path(), [&mark[..], b"abc"].concat()).unwrap();
+            let found = ClientConfig::new().kubeconfig(file.path()).find().await;
+            assert!(matches!(found, Err(ConnectError::Kubeconfig { .. })), "{found:?}");
+        }
     }
 }

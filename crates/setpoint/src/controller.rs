@@ -3,6 +3,8 @@
 mod action;
 mod caches;
 mod context;
+mod detector;
+mod differences;
 mod intake;
 mod live;
 mod metrics;
@@ -24,6 +26,7 @@ use futures::stream::BoxStream;
 use k8s_openapi::NamespaceResourceScope;
 use kube::core::PartialObjectMeta;
 use kube::{Client, Resource};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use setpoint_env::Env;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::action::{Action, ReconcileError};
 pub use self::context::Context;
 use self::context::Shared;
+use self::detector::Detector;
 use self::intake::Intake;
 use self::metrics::ControllerMetrics;
 pub use self::predicate::{Change, Predicate};
@@ -39,7 +43,10 @@ use self::reconciler::AnyReconciler;
 pub use self::reconciler::Reconciler;
 use self::source::{Attached, MapFn, Queue, Source};
 use self::worker::Work;
-use crate::workqueue::{RateLimiter, WorkQueueBuilder};
+use crate::ensure::memory::Memory;
+use crate::facts::{Facts, Name};
+use crate::mutants::{Promise, is_kept};
+use crate::workqueue::{RateLimiter, SourceNames, WorkQueueBuilder};
 use crate::{
     CacheSyncError, Held, Metrics, Object, ObjectKey, Permissions, Recorder, SharedInformerFactory, Verb,
     WorkQueue,
@@ -81,12 +88,18 @@ pub struct Controller<K> {
 
 /// A kind that a controller can reconcile or watch: every typed [`kube::Resource`].
 pub trait Watchable:
-    Resource<DynamicType = (), Scope: 'static> + DeserializeOwned + Clone + Send + Sync + 'static
+    Resource<DynamicType = (), Scope: 'static> + Serialize + DeserializeOwned + Clone + Send + Sync + 'static
 {
 }
 
 impl<K> Watchable for K where
-    K: Resource<DynamicType = (), Scope: 'static> + DeserializeOwned + Clone + Send + Sync + 'static
+    K: Resource<DynamicType = (), Scope: 'static>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + Send
+        + Sync
+        + 'static
 {
 }
 
@@ -97,6 +110,7 @@ pub struct Runtime {
     pub(crate) factory: SharedInformerFactory,
     pub(crate) env: Env,
     pub(crate) metrics: Metrics,
+    pub(crate) facts: Facts,
     pub(crate) shutdown: CancellationToken,
 }
 
@@ -122,8 +136,10 @@ impl Runtime {
 
     /// A runtime with another clock, and metrics of yours.
     pub fn with(client: Client, env: Env, metrics: Metrics) -> Runtime {
+        let facts = Facts::new(env.clone());
         let factory = SharedInformerFactory::new(client.clone()).env(env.clone()).metrics(metrics.clone());
-        Runtime { client, factory, env, metrics, shutdown: CancellationToken::new() }
+        let factory = factory.with_facts(&facts);
+        Runtime { client, factory, env, metrics, facts, shutdown: CancellationToken::new() }
     }
 
     /// The same with caches of these settings: namespaces, resync.
@@ -146,6 +162,11 @@ impl Runtime {
     /// What is measured here.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// What happens here, for those who [subscribe](Facts::subscribe).
+    pub fn facts(&self) -> &Facts {
+        &self.facts
     }
 }
 
@@ -203,7 +224,7 @@ impl<K: Watchable> Controller<K> {
         self.source::<C, _>(SharedInformerFactory::metadata::<C>, Arc::new(move |object| map(object)))
     }
 
-    fn source<C: Watchable, T: Object>(
+    fn source<C: Watchable, T: Object + Serialize + DeserializeOwned>(
         mut self,
         informer: impl FnOnce(&SharedInformerFactory) -> crate::SharedInformer<T> + Send + 'static,
         map: MapFn<T>,
@@ -318,12 +339,17 @@ impl<K: Watchable> Controller<K> {
         let metrics = ControllerMetrics::new(&runtime.metrics, &self.name, self.workers);
         let (name, measured) = (self.name.clone(), metrics.clone());
         let queue = self.queue.on_release(move |released| worker::released(&measured, &name, &released));
-        let queue = queue.metrics(self.name.clone(), &runtime.metrics).build();
+        let (queue_name, source_names) = (Name::from(self.name.as_str()), SourceNames::default());
+        let queue = queue
+            .metrics(self.name.clone(), &runtime.metrics)
+            .telling(queue_name.clone(), &runtime.facts, source_names.clone(), ObjectKey::clone)
+            .build();
         let intake = Arc::new(Intake::new(queue.clone()));
         let mut attach = Queue {
             queue: queue.clone(),
             intake: intake.clone(),
             next_source: 0,
+            source_names,
             resync: self.resync,
             name: self.name.clone(),
         };
@@ -355,9 +381,13 @@ impl<K: Watchable> Controller<K> {
             state: self.state,
             env: runtime.env.clone(),
             shutdown: runtime.shutdown.clone(),
+            memory: Memory::default(),
         };
         let work = Work {
             queue: queue.clone(),
+            name: queue_name,
+            facts: runtime.facts.clone(),
+            detector: Detector::default(),
             reconciler: self.reconciler,
             caches,
             context: Arc::new(context),
@@ -388,6 +418,9 @@ async fn wait_for_caches(
         source.cache.wait_for_sync().await;
         source.registration.wait_for_sync().await;
     }));
+    if !is_kept(Promise::CacheSync) {
+        return Ok(true);
+    }
     let in_time = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(false),

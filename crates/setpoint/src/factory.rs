@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use setpoint_env::Env;
 
+use crate::facts::Facts;
 use crate::informer::Identity;
 use crate::{InformerBuilder, Metrics, Object, ReflectorConfig, SharedInformer};
 
@@ -43,6 +44,10 @@ pub(crate) struct Defaults {
     pub(crate) config: ReflectorConfig,
     pub(crate) env: Env,
     pub(crate) metrics: Metrics,
+    pub(crate) keep_managed_fields: bool,
+    pub(crate) facts: Facts,
+    /// Whether the facts were given; else they go with the clock.
+    has_facts: bool,
 }
 
 struct Entry {
@@ -132,6 +137,14 @@ impl SharedInformerFactory {
         self
     }
 
+    /// Caches `managedFields` too: they are often half of an object. With them, the [reasons](crate::Reason) of
+    /// reconciles name who changed an object last.
+    #[must_use]
+    pub fn keep_managed_fields(mut self) -> SharedInformerFactory {
+        self.defaults.keep_managed_fields = true;
+        self
+    }
+
     /// How to talk to the server.
     #[must_use]
     pub fn config(mut self, config: ReflectorConfig) -> SharedInformerFactory {
@@ -142,8 +155,23 @@ impl SharedInformerFactory {
     /// Where time, randomness and tasks come from.
     #[must_use]
     pub fn env(mut self, env: Env) -> SharedInformerFactory {
+        if !self.defaults.has_facts {
+            self.defaults.facts = Facts::new(env.clone());
+        }
         self.defaults.env = env;
         self
+    }
+
+    /// Where to tell what happens.
+    #[must_use]
+    pub fn with_facts(mut self, facts: &Facts) -> SharedInformerFactory {
+        (self.defaults.facts, self.defaults.has_facts) = (facts.clone(), true);
+        self
+    }
+
+    /// What happens to its informers, for those who [subscribe](Facts::subscribe).
+    pub fn facts(&self) -> &Facts {
+        &self.defaults.facts
     }
 
     /// Where to count.

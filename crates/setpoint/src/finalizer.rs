@@ -8,6 +8,7 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use crate::mutants::{Promise, is_kept};
 use crate::{Action, ReconcileError};
 
 /// What is to be done with an object that has a finalizer.
@@ -51,6 +52,12 @@ where
                 Some(written) => step(Finalize::Apply(Arc::new(written))).await,
                 None => Ok(Action::done()),
             }
+        }
+        (true, true) if !is_kept(Promise::Finalizer) => {
+            let kept: Vec<String> =
+                object.finalizers().iter().filter(|found| *found != finalizer).cloned().collect();
+            write(api, &*object, &kept).await?;
+            step(Finalize::Cleanup(object)).await
         }
         (true, true) => {
             let action = step(Finalize::Cleanup(object.clone())).await?;

@@ -62,6 +62,7 @@ struct Inner<T: Object> {
     supervisors: Mutex<Vec<Task<()>>>,
     stop: CancellationToken,
     is_filtered: bool,
+    keeps_managed_fields: bool,
 }
 
 /// The stages before the cache, for one scope.
@@ -226,6 +227,11 @@ impl<T: Object> SharedInformer<T> {
     /// Whether selectors leave some objects out of the cache.
     pub(crate) fn is_filtered(&self) -> bool {
         self.inner.is_filtered
+    }
+
+    /// Whether the cached objects have their `managedFields`.
+    pub(crate) fn keeps_managed_fields(&self) -> bool {
+        self.inner.keeps_managed_fields
     }
 
     /// The last failure of each reflector that has not worked since.

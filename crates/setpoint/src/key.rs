@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// `namespace/name`, or only `name` for an object of the whole cluster. Cheap to clone.
 ///
@@ -51,6 +52,10 @@ impl ObjectKey {
         })
     }
 
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// The namespace, if the object is in one.
     pub fn namespace(&self) -> Option<&str> {
         self.0.split_once('/').map(|(namespace, _)| namespace)
@@ -78,5 +83,18 @@ impl fmt::Display for ObjectKey {
 impl fmt::Debug for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", &*self.0)
+    }
+}
+
+/// As `namespace/name`.
+impl Serialize for ObjectKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for ObjectKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ObjectKey, D::Error> {
+        String::deserialize(deserializer).map(|text| ObjectKey(text.into()))
     }
 }

@@ -14,7 +14,8 @@
 //! than 0.001.) What also has to hold:
 //! - Writes go through [`Term::client`]. It refuses them after the deadline, and cuts those in flight. What
 //!   the server has not committed by then can still be committed if the network keeps it for longer than
-//!   `lease - renew_deadline`; only a server that checks a fencing token could exclude that.
+//!   `lease - renew_deadline`; only a server that checks a fencing token could exclude that. A replica that has lost
+//!   its lease waits as long before it stands for election again.
 //! - A clock does not stand still while the program runs on. A machine that slept is found out by its
 //!   wall-clock time: until the next renewal the fence is closed.
 
@@ -40,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 use self::clock::LocalClock;
 use self::elector::Elector;
 use crate::Metrics;
+use crate::facts::{Facts, LeadershipState, LoopEvent, Name};
 use crate::metrics::{Counter, Gauge};
 
 /// Stands for election, and works while elected.
@@ -72,6 +74,7 @@ pub struct LeaderElection {
     clock: LocalClock,
     status: watch::Sender<Status>,
     metrics: Option<ElectionMetrics>,
+    facts: Option<Facts>,
 }
 
 /// Who leads, as this replica knows it.
@@ -105,7 +108,8 @@ impl LeaderElection {
     pub fn new(client: Client, config: LeaseConfig) -> Result<LeaderElection, LeaseConfigError> {
         config.check()?;
         let clock = LocalClock::new(Env::system());
-        Ok(LeaderElection { client, config, clock, status: watch::Sender::default(), metrics: None })
+        let status = watch::Sender::default();
+        Ok(LeaderElection { client, config, clock, status, metrics: None, facts: None })
     }
 
     /// Takes time and randomness from `env`.
@@ -128,6 +132,12 @@ impl LeaderElection {
     pub fn metrics(self, metrics: &Metrics) -> LeaderElection {
         let metrics = Some(ElectionMetrics::new(&self.config.name, metrics));
         LeaderElection { metrics, ..self }
+    }
+
+    /// Tells who leads, whenever that changes.
+    #[must_use]
+    pub fn facts(self, facts: &Facts) -> LeaderElection {
+        LeaderElection { facts: Some(facts.clone()), ..self }
     }
 
     /// Stands for election until `shutdown`, and calls `work` whenever it is elected. Call it once.
@@ -182,13 +192,31 @@ impl LeaderElection {
 impl LeaderElection {
     /// Publishes who leads; those who subscribed are told only what they can see.
     fn publish(&self, change: impl FnOnce(&mut Status)) {
-        self.status.send_if_modified(|status| {
+        let is_news = self.status.send_if_modified(|status| {
             let before = (status.is_leader, status.leader.clone());
             change(status);
             (status.is_leader, &status.leader) != (before.0, &before.1)
         });
         if let Some(metrics) = &self.metrics {
             metrics.master.set(u64::from(self.status.borrow().is_leader));
+        }
+        if let Some(facts) = self.facts.as_ref().filter(|_| is_news) {
+            facts.tell(|| self.told());
+        }
+    }
+
+    /// Who leads, as a fact.
+    fn told(&self) -> LoopEvent {
+        let status = self.status.borrow();
+        let leader = status.leader.as_deref().map(Name::from);
+        LoopEvent::Leadership {
+            lease: self.config.to_string().as_str().into(),
+            identity: self.identity().into(),
+            state: if status.is_leader {
+                LeadershipState::Leading
+            } else {
+                LeadershipState::Following { leader }
+            },
         }
     }
 }

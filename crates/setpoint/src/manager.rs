@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::controller::{Controller, ControllerError, Prepared, Runtime, Shift, Watchable};
+use crate::facts::Facts;
 use crate::leader_election::{LeaderElection, LeaseConfig, LeaseConfigError, Term};
 use crate::webhook::{CertificateError, WebhookServer};
 use crate::{Metrics, Permissions, SharedInformerFactory};
@@ -221,6 +222,11 @@ impl Manager {
         self.runtime.metrics()
     }
 
+    /// What happens, for those who [subscribe](Facts::subscribe).
+    pub fn facts(&self) -> &Facts {
+        self.runtime.facts()
+    }
+
     /// Cancel it to stop the manager.
     pub fn shutdown(&self) -> &CancellationToken {
         self.runtime.shutdown()
@@ -293,7 +299,7 @@ impl Runnable {
 
 fn elect(runtime: &Runtime, config: LeaseConfig) -> Result<LeaderElection, LeaseConfigError> {
     let election = LeaderElection::new(runtime.client.clone(), config)?;
-    Ok(election.env(runtime.env.clone()).metrics(&runtime.metrics))
+    Ok(election.env(runtime.env.clone()).metrics(&runtime.metrics).facts(&runtime.facts))
 }
 
 /// Starts all caches, and waits for all of them; none if a controller was told to stop before.

@@ -32,7 +32,7 @@ pub(crate) fn missing(live: &Value, wanted: &Value) -> Option<Value> {
             for (name, value) in wanted {
                 let lacks = match live.get(name) {
                     Some(present) => missing(present, value),
-                    None => Some(value.clone()).filter(|value| !is_empty(value)),
+                    None => Some(value.clone()).filter(|value| !value.is_null()),
                 };
                 if let Some(lacks) = lacks {
                     patch.insert(name.clone(), lacks);
@@ -50,13 +50,29 @@ pub(crate) fn missing(live: &Value, wanted: &Value) -> Option<Value> {
     }
 }
 
-/// Whether a server would leave the value out.
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Object(fields) => fields.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => false,
+/// `live` with everything that `wanted` says: nothing of it is missing then. Items of a list of the same length keep
+/// what is not mentioned.
+pub(crate) fn overlay(live: Value, wanted: &Value) -> Value {
+    match (live, wanted) {
+        (Value::Array(live), Value::Array(wanted)) if live.len() == wanted.len() => {
+            live.into_iter().zip(wanted).map(|(live, wanted)| overlay(live, wanted)).collect()
+        }
+        (live, Value::Object(wanted)) => {
+            let mut fields = match live {
+                Value::Object(fields) => fields,
+                _ => Map::new(),
+            };
+            for (name, value) in wanted {
+                if value.is_null() {
+                    fields.remove(name);
+                } else {
+                    let before = fields.remove(name).unwrap_or_default();
+                    fields.insert(name.clone(), overlay(before, value));
+                }
+            }
+            Value::Object(fields)
+        }
+        (_, wanted) => wanted.clone(),
     }
 }
 
@@ -81,9 +97,10 @@ mod tests {
             json!({"spec": {"replicas": 3, "strategy": {}, "containers": [{"name": "a", "pull": "Always"}]}});
         assert_eq!(missing(&live, &json!({"spec": {"containers": [{"name": "a"}]}})), None);
         assert_eq!(
-            missing(&live, &json!({"spec": {"replicas": 4, "containers": [{"name": "b"}]}, "status": {}})),
+            missing(&live, &json!({"spec": {"replicas": 4, "containers": [{"name": "b"}], "x": null}})),
             Some(json!({"spec": {"replicas": 4, "containers": [{"name": "b"}]}}))
         );
+        assert_eq!(missing(&live, &json!({"status": {}})), Some(json!({"status": {}})));
     }
 
     fn merge(target: &mut Value, patch: &Value) {
@@ -135,6 +152,17 @@ mod tests {
                 merge(&mut live, &patch);
             }
             prop_assert_eq!(missing(&live, &wanted), None);
+        }
+
+        #[test]
+        fn what_is_laid_over_is_there_and_the_rest_stays(
+            live in prop::collection::btree_map("[a-d]", values(), 0..4),
+            wanted in prop::collection::btree_map("[a-d]", values(), 0..4),
+        ) {
+            let (live, wanted) = (json!(live), json!(wanted));
+            let over = overlay(live.clone(), &wanted);
+            prop_assert_eq!(missing(&over, &wanted), None);
+            prop_assert_eq!(missing(&live, &wanted).is_none(), over == live);
         }
     }
 }

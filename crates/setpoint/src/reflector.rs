@@ -42,6 +42,7 @@ pub(crate) use self::protobuf::{WireKind, metadata as protobuf_metadata};
 pub(crate) use self::request::Target;
 use self::run::Run;
 use self::stream::ByteStream;
+use crate::facts::{CacheName, Facts, LoopEvent, ReflectorState};
 use crate::{DeltaFifo, Indexer, Object};
 
 pub(crate) type ErrorHandler = Arc<dyn Fn(&ReflectorError) + Send + Sync>;
@@ -56,6 +57,7 @@ pub(crate) struct Reflector<T> {
     pub(crate) config: ReflectorConfig,
     pub(crate) env: Env,
     pub(crate) metrics: ReflectorMetrics,
+    pub(crate) facts: Facts,
     pub(crate) on_error: Option<ErrorHandler>,
     /// The last failure, until a list or watch works: for telling why a cache is not synced.
     pub(crate) trouble: Arc<Mutex<Option<String>>>,
@@ -65,6 +67,15 @@ impl<T: Object> Reflector<T> {
     /// Lists and watches for ever. Failures are reported and retried.
     pub(crate) async fn run(self: Arc<Self>) -> Infallible {
         Run::new(self).forever().await
+    }
+
+    /// Tells what it does now, if somebody listens.
+    pub(crate) fn tell(&self, state: impl FnOnce() -> ReflectorState) {
+        self.facts.tell(|| LoopEvent::Reflector { cache: self.cache_name(), state: state() });
+    }
+
+    fn cache_name(&self) -> CacheName {
+        CacheName::new(&self.target.resource, &self.target.scope)
     }
 
     fn report(&self, failure: Failure) {

@@ -6,6 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// A resourceVersion. Two of one resource can be compared; of two resources they cannot.
 ///
 /// Kubernetes documents (since 1.35) that resourceVersions of one resource are decimal numbers of any size
@@ -91,5 +93,18 @@ impl fmt::Display for ResourceVersion {
 impl fmt::Debug for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// As the text that servers send.
+impl Serialize for ResourceVersion {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ResourceVersion {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ResourceVersion, D::Error> {
+        String::deserialize(deserializer).map(|text| text.as_str().into())
     }
 }

@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt;
 use futures::future::join_all;
 
+use crate::facts::{ReconcileResult, Reconciling};
 use crate::{Object, ObjectKey, WorkQueue};
 
 /// The key of an object, `namespace/name`; `None` if it has no name.
@@ -78,7 +79,19 @@ where
 {
     while let Some(item) = queue.get().await {
         let key: K = (*item).clone();
-        match AssertUnwindSafe(sync(key.clone())).catch_unwind().await {
+        let told = queue.told(&key).map(|told| {
+            let id = told.0.next_id();
+            Reconciling::begin(told, id, item.reasons(), queue.num_requeues(&key))
+        });
+        let ended = AssertUnwindSafe(sync(key.clone())).catch_unwind().await;
+        if let Some(told) = told {
+            told.end(|| match &ended {
+                Ok(Ok(())) => ReconcileResult::Done,
+                Ok(Err(error)) => ReconcileResult::Failed { error: error.to_string() },
+                Err(_) => ReconcileResult::Failed { error: "it panicked".to_owned() },
+            });
+        }
+        match ended {
             Ok(Ok(())) => queue.forget(&key),
             Ok(Err(error)) => {
                 tracing::warn!(?key, %error, "sync failed; it is tried again");

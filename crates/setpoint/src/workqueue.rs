@@ -8,9 +8,12 @@ mod lanes;
 mod limiter;
 mod metrics;
 mod moment;
+mod phase;
 mod shared;
 mod state;
+mod steps;
 mod sync;
+mod telling;
 mod timers;
 
 use std::fmt;
@@ -21,15 +24,21 @@ use std::time::Duration;
 pub(crate) use holds::{Named, Until};
 pub use item::{Get, Item};
 pub use limiter::{FastSlow, ItemExponential, MaxOf, RateLimiter, TokenBucket, WithMaxWait, default_limiter};
+pub use phase::Phase;
 use setpoint_env::Later;
 use tokio::time::Instant;
 
 use self::item::Drain;
 use self::metrics::QueueMetrics;
-use self::shared::{ReleaseFn, Shared};
+use self::shared::{ReleaseFn, Shared, WakeFn};
 use self::state::Added;
 pub(crate) use self::state::Released;
-use crate::Metrics;
+use self::steps::Steps;
+pub(crate) use self::telling::SourceNames;
+use self::telling::Telling;
+use crate::facts::{Facts, Name};
+use crate::reasons::{self, Cause, Reason};
+use crate::{Metrics, ObjectKey};
 
 /// The priority of keys from a first list or a resync, so that live changes go first.
 pub const LOW_PRIORITY: i32 = -100;
@@ -100,6 +109,7 @@ struct Inner<K> {
     shared: Shared<K>,
     limiter: Box<dyn RateLimiter<K>>,
     metrics: Option<QueueMetrics>,
+    telling: Option<Telling<K>>,
 }
 
 /// Settings of a [`WorkQueue`].
@@ -108,6 +118,7 @@ pub struct WorkQueueBuilder<K> {
     limiter: Box<dyn RateLimiter<K>>,
     metrics: Option<(String, Metrics)>,
     on_release: Option<ReleaseFn<K>>,
+    telling: Option<Telling<K>>,
 }
 
 /// The same queue, where keys are added at another priority. Made by [`WorkQueue::at_priority`].
@@ -144,7 +155,12 @@ impl<K: Eq + Hash + Clone + Send + 'static> WorkQueue<K> {
 
     /// A queue with other settings.
     pub fn builder() -> WorkQueueBuilder<K> {
-        WorkQueueBuilder { limiter: Box::new(default_limiter()), metrics: None, on_release: None }
+        WorkQueueBuilder {
+            limiter: Box::new(default_limiter()),
+            metrics: None,
+            on_release: None,
+            telling: None,
+        }
     }
 }
 
@@ -153,6 +169,11 @@ impl<K: Eq + Hash + Clone> WorkQueue<K> {
     #[inline]
     pub fn add(&self, key: K) {
         self.at_priority(0).add(key);
+    }
+
+    /// The same, and whoever takes the key is told why: [`Item::reasons`].
+    pub fn add_because(&self, key: K, reason: Reason) {
+        self.at_priority(0).add_because(key, reason);
     }
 
     /// The key wants to be processed when `delay` has passed; at once if it is zero. A key that waits
@@ -204,6 +225,12 @@ impl<K: Eq + Hash + Clone> WorkQueue<K> {
 }
 
 impl<K> WorkQueue<K> {
+    /// Whom it tells what its keys do: under which name, and what a key is called.
+    pub(crate) fn told(&self, key: &K) -> Option<(&Facts, &Name, ObjectKey)> {
+        let telling = self.inner.telling.as_ref()?;
+        Some((&telling.facts, &telling.queue, (telling.key)(key)))
+    }
+
     /// How many keys are queued: neither those that are being processed or held, nor those that wait for their time.
     pub fn len(&self) -> usize {
         self.inner.shared.len(|added| self.inner.count(added))
@@ -254,16 +281,35 @@ impl<K: Eq + Hash + Clone> Prioritized<'_, K> {
     /// As [`WorkQueue::add`].
     #[inline]
     pub fn add(&self, key: K) {
+        self.add_for(key, Cause::Unnamed);
+    }
+
+    /// As [`WorkQueue::add_because`].
+    pub fn add_because(&self, key: K, reason: Reason) {
+        if reason.object.is_none() && reason.resource.is_none() {
+            return self.add_for(key, reason.cause);
+        }
         let inner = &self.queue.inner;
-        inner.count(inner.shared.add(key, self.priority));
+        inner.count(inner.shared.add_because(key, self.priority, reason));
+    }
+
+    #[inline]
+    pub(crate) fn add_for(&self, key: K, cause: Cause) {
+        let inner = &self.queue.inner;
+        inner.count(inner.shared.add(key, self.priority, cause));
     }
 
     /// As [`WorkQueue::add_after`].
     pub fn add_after(&self, key: K, delay: Duration) {
+        self.add_later(key, delay, Cause::Requeue);
+    }
+
+    fn add_later(&self, key: K, delay: Duration, cause: Cause) {
         if delay.is_zero() {
-            return self.add(key);
+            return self.add_for(key, cause);
         }
-        self.queue.inner.shared.add_at(key, self.priority, Instant::now().later(delay));
+        let due = Instant::now().later(delay);
+        self.queue.inner.shared.add_at(key, self.priority, due, (cause, delay));
     }
 
     /// As [`WorkQueue::add_rate_limited`].
@@ -277,7 +323,7 @@ impl<K: Eq + Hash + Clone> Prioritized<'_, K> {
 
     fn add_after_limit(&self, key: K, limiter: &dyn RateLimiter<K>) {
         let delay = limiter.when(&key);
-        self.add_after(key, delay);
+        self.add_later(key, delay, Cause::Retry);
     }
 }
 
@@ -305,6 +351,26 @@ impl<K: Eq + Hash + Clone + Send + 'static> WorkQueueBuilder<K> {
         self
     }
 
+    /// Tells what its keys do, under this name.
+    pub fn facts(self, name: impl AsRef<str>, facts: &Facts) -> WorkQueueBuilder<K>
+    where
+        K: fmt::Display,
+    {
+        let key = |key: &K| ObjectKey::from(key.to_string().as_str());
+        self.telling(name.as_ref().into(), facts, SourceNames::default(), key)
+    }
+
+    pub(crate) fn telling(
+        mut self,
+        queue: Name,
+        facts: &Facts,
+        sources: SourceNames,
+        key: fn(&K) -> ObjectKey,
+    ) -> WorkQueueBuilder<K> {
+        self.telling = Some(Telling { facts: facts.clone(), queue, sources, key });
+        self
+    }
+
     /// Called for every key that is held no more.
     pub(crate) fn on_release(
         mut self,
@@ -318,12 +384,24 @@ impl<K: Eq + Hash + Clone + Send + 'static> WorkQueueBuilder<K> {
     pub fn build(self) -> WorkQueue<K> {
         let timed = self.metrics.is_some();
         let inner = Arc::new_cyclic(|inner| Inner {
-            shared: Shared::new(timed, self.on_release),
+            shared: Shared::new(timed, self.on_release, self.telling.as_ref().map(steps)),
             limiter: self.limiter,
+            telling: self.telling,
             metrics: self.metrics.map(|(name, metrics)| QueueMetrics::new(&name, &metrics, inner.clone())),
         });
         WorkQueue { inner }
     }
+}
+
+/// What tells the steps of keys, and what wakes who listens.
+fn steps<K: 'static>(telling: &Telling<K>) -> (Steps<K>, WakeFn) {
+    let facts = telling.facts.clone();
+    let wake = move || {
+        if facts.is_heard() {
+            facts.wake();
+        }
+    };
+    (telling.steps(), Box::new(wake))
 }
 
 impl<K> fmt::Debug for WorkQueueBuilder<K> {

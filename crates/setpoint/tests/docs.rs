@@ -3,8 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const GUIDES: [&str; 4] =
-    ["first-controller.md", "from-sample-controller.md", "from-kube-rs.md", "how-the-loop-works.md"];
+const GUIDES: [&str; 5] = [
+    "first-controller.md",
+    "from-sample-controller.md",
+    "from-kube-rs.md",
+    "how-the-loop-works.md",
+    "promises.md",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -69,6 +74,39 @@ fn links_of_the_guides_lead_somewhere() {
             if !target.starts_with("http") {
                 assert!(root().join("docs").join(target).exists(), "{guide}: {target} is not there");
             }
+        }
+    }
+}
+
+/// The promises of `promises.md`, each with the names of its tests.
+fn promises(text: &str) -> Vec<(String, Vec<String>)> {
+    let kept = text.split("\n## ").filter(|section| !section.starts_with("What is not promised"));
+    let items = kept.flat_map(|section| section.split("\n- **").skip(1));
+    let promises = items.map(|item| {
+        let promise = item.split("**").next().unwrap_or_default().to_owned();
+        let item = item.split("\n\n").next().unwrap_or_default();
+        let tests = item.split("Tests:").nth(1).unwrap_or_default();
+        (promise, tests.split('`').skip(1).step_by(2).map(str::to_owned).collect())
+    });
+    promises.collect()
+}
+
+#[test]
+fn every_promise_names_tests_that_are_there() {
+    let mut files = Vec::new();
+    sources(&root().join("crates"), &mut files);
+    let text = fs::read_to_string(root().join("docs/promises.md")).unwrap();
+    let promises = promises(&text);
+    assert!(promises.len() >= 20, "only {} promises", promises.len());
+    for (promise, tests) in promises {
+        assert!(!tests.is_empty(), "no test holds this promise: {promise}");
+        for test in tests {
+            let is_there = |file: &String| {
+                let found = file.find(&format!("fn {test}()"));
+                // The line before it, or the one before that, says that it is a test.
+                found.is_some_and(|at| file[..at].lines().rev().take(3).any(|line| line.contains("test")))
+            };
+            assert!(files.iter().any(is_there), "{promise}: there is no test {test}");
         }
     }
 }

@@ -10,11 +10,13 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 use setpoint::conditions::{new_condition, set_condition};
+use setpoint::facts::Name;
 use setpoint::owner::{controller_of, is_controlled_by};
 use setpoint::workqueue::ItemExponential;
 use setpoint::{
-    CacheSyncError, Env, Event, HandlerFns, Lister, ObjectKey, Permissions, Recorder, Registration,
-    SharedInformerFactory, Verb, WorkQueue, is_resync, key_of, patch_status, run_workers,
+    CacheSyncError, Cause, Env, Event, HandlerFns, Held, Lister, ObjectKey, Permissions, Reason, Recorder,
+    Registration, SharedInformer, SharedInformerFactory, Verb, WorkQueue, is_resync, patch_status,
+    run_workers,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -58,25 +60,28 @@ impl FooController {
     /// A controller with its handlers in place. Nothing is watched until it runs.
     pub fn new(client: Client, factory: &SharedInformerFactory, env: Env) -> FooController {
         let (foos, deployments) = (factory.informer::<Foo>(), factory.informer::<Deployment>());
-        let queue = WorkQueue::builder().rate_limiter(limiter()).build();
+        let queue = WorkQueue::builder().rate_limiter(limiter()).facts("foo", factory.facts()).build();
 
-        let (added, updated) = (queue.clone(), queue.clone());
+        let (added, updated) = (Changes::new(&queue, &foos), Changes::new(&queue, &foos));
         let on_foo = foos.add_handler(
             HandlerFns::new()
-                .on_add(move |foo, _| enqueue(&added, foo))
+                .on_add(move |foo, _| added.enqueue(Cause::Added, foo))
                 // A resync comes here too: it repairs what no event told of.
-                .on_update(move |_, foo| enqueue(&updated, foo)),
+                .on_update(move |old, new| {
+                    updated.enqueue(if is_resync(old, new) { Cause::Resync } else { Cause::Updated }, new);
+                }),
         );
-        let (added, updated, deleted) = (queue.clone(), queue.clone(), queue.clone());
+        let changes = || Changes::new(&queue, &deployments);
+        let (added, updated, deleted) = (changes(), changes(), changes());
         let on_deployment = deployments.add_handler(
             HandlerFns::new()
-                .on_add(move |deployment, _| enqueue_owner(&added, deployment))
+                .on_add(move |deployment, _| added.enqueue_owner(Cause::Added, deployment))
                 .on_update(move |old, new| {
                     if !is_resync(old, new) {
-                        enqueue_owner(&updated, new);
+                        updated.enqueue_owner(Cause::Updated, new);
                     }
                 })
-                .on_delete(move |gone| enqueue_owner(&deleted, &gone.object)),
+                .on_delete(move |gone| deleted.enqueue_owner(Cause::Deleted, &gone.object)),
         );
         let recorder = Recorder::builder(client.clone(), "foo-controller").env(env.clone()).build();
         FooController {
@@ -117,7 +122,7 @@ impl FooController {
             tracing::info!(%key, "foo is gone; its deployment goes with it");
             return Ok(());
         };
-        if foo.meta().deletion_timestamp.is_some() {
+        if foo.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
         tracing::info!(%key, "reconcile");
@@ -178,7 +183,7 @@ impl FooController {
         mut condition: Condition,
     ) -> Result<(), SyncError> {
         let old = foo.status.clone().unwrap_or_default();
-        let observed_generation = foo.meta().generation;
+        let observed_generation = foo.metadata.generation;
         condition.observed_generation = observed_generation;
         let mut conditions = old.conditions;
         set_condition(&mut conditions, condition, self.env.now());
@@ -204,21 +209,29 @@ fn limiter() -> ItemExponential<ObjectKey> {
     ItemExponential::new(Duration::from_millis(250), Duration::from_secs(300))
 }
 
-fn enqueue(queue: &WorkQueue<ObjectKey>, foo: &Foo) {
-    if let Some(key) = key_of(foo) {
-        let version = foo.resource_version().unwrap_or_default();
-        tracing::debug!(%key, because = "the foo changed", version, "queued");
-        queue.add(key);
-    }
+/// From the changes of a resource to keys in the queue, with the reason.
+struct Changes {
+    queue: WorkQueue<ObjectKey>,
+    resource: Name,
 }
 
-/// Adds the key of the Foo that a Deployment belongs to, if it belongs to one.
-fn enqueue_owner(queue: &WorkQueue<ObjectKey>, deployment: &Deployment) {
-    let owner = controller_of(deployment).filter(|owner| owner.kind == Foo::kind(&()));
-    if let (Some(owner), Some(namespace)) = (owner, deployment.namespace()) {
-        let key = ObjectKey::namespaced(&namespace, &owner.name);
-        tracing::debug!(%key, because = "its deployment changed", "queued");
-        queue.add(key);
+impl Changes {
+    fn new<T: setpoint::Object>(queue: &WorkQueue<ObjectKey>, informer: &SharedInformer<T>) -> Changes {
+        Changes { queue: queue.clone(), resource: informer.name().into() }
+    }
+
+    /// Adds the key of a Foo.
+    fn enqueue(&self, cause: Cause, foo: &Held<Foo>) {
+        self.queue.add_because(foo.key().clone(), Reason::object(cause, &self.resource, foo));
+    }
+
+    /// Adds the key of the Foo that a Deployment belongs to, if it belongs to one.
+    fn enqueue_owner(&self, cause: Cause, deployment: &Held<Deployment>) {
+        let owner = controller_of(&**deployment).filter(|owner| owner.kind == Foo::kind(&()));
+        if let (Some(owner), Some(namespace)) = (owner, deployment.namespace()) {
+            let key = ObjectKey::namespaced(&namespace, &owner.name);
+            self.queue.add_because(key, Reason::object(cause, &self.resource, deployment));
+        }
     }
 }
 

@@ -96,11 +96,22 @@ impl Server {
 
     /// The same without waiting.
     pub(crate) fn spawn_durable_setpoint(binary: &Path) -> Result<Self> {
+        Self::spawn_durable_setpoint_on(binary, "127.0.0.1:0")
+    }
+
+    /// The same where clients find it again after a restart.
+    pub(crate) fn durable_setpoint_on(binary: &Path, listen: &str) -> Result<Self> {
+        let mut server = Self::spawn_durable_setpoint_on(binary, listen)?;
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    fn spawn_durable_setpoint_on(binary: &Path, listen: &str) -> Result<Self> {
         let folder = TempDir::new()?;
         let kubeconfig = folder.path().join("kubeconfig");
         let mut command = Command::new(binary);
         command
-            .args(["up", "--no-controllers", "--listen", "127.0.0.1:0", "--data", "data", "--kubeconfig"])
+            .args(["up", "--no-controllers", "--listen", listen, "--data", "data", "--kubeconfig"])
             .arg(&kubeconfig);
         let main = Program::of(&command, "setpoint.log");
         let process = spawn(command, folder.path(), main.log)?;

@@ -17,12 +17,17 @@ const MAX_SPELLED: usize = 4 * super::MAX_BODY;
 
 /// Parses one JSON text. The error says what is wrong with it, in the words of Go's decoder.
 pub(crate) fn parse(text: &[u8]) -> Result<Decoded, Undecoded> {
+    parse_metered(text, &Meter::new())
+}
+
+/// The same within other bounds.
+pub(crate) fn parse_metered(text: &[u8], meter: &Meter) -> Result<Decoded, Undecoded> {
     // Go's decoder replaces what is not UTF-8 instead of refusing it.
     let text: Cow<'_, str> = String::from_utf8_lossy(text);
     let duplicates = RefCell::new(Vec::new());
     let mut deserializer = serde_json::Deserializer::from_str(&text);
-    let (spelled, meter) = (Cell::new(0), Meter::new());
-    let root = Node { path: &Path::Root, duplicates: &duplicates, spelled: &spelled, meter: &meter };
+    let spelled = Cell::new(0);
+    let root = Node { path: &Path::Root, duplicates: &duplicates, spelled: &spelled, meter };
     let parsed = root.deserialize(&mut deserializer);
     match parsed.and_then(|value| deserializer.end().map(|()| value)) {
         Ok(value) => Ok(Decoded { value, duplicates: duplicates.into_inner() }),

@@ -133,7 +133,7 @@ async fn convert(
     for (index, (at, object)) in others.into_iter().zip(converted).enumerate() {
         let object = check(&objects[at], object, wanted);
         let object = object.map_err(|wrong| wrong.told(&name, is_list.then_some(index)))?;
-        let bounded = Bounded::new(object).map_err(|exceeded| failed(&exceeded))?;
+        let bounded = Bounded::change(object, &objects[at]).map_err(|exceeded| failed(&exceeded))?;
         objects[at] = bounded.into_value();
     }
     Ok(objects)

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Served;
-use crate::contention::Attempts;
+use crate::contention;
 use crate::object::{self, metadata_mut};
 use crate::resource::{Registry, Resource};
 use crate::server::Core;
 use crate::status::Result;
-use crate::storage::{Action, Change, Expect, Key, ListQuery, Record};
+use crate::storage::{Action, Change, Expect, ListQuery, Record};
 use crate::strategy;
 
 /// Says that the server keeps the object: `onstart` for built-in groups, `true` for those of definitions.
@@ -65,7 +65,7 @@ pub(super) async fn keep(core: &Core, served: &Served) -> Result<()> {
     let mut wanted = wanted(served);
     for record in records {
         if wanted.remove(&*record.path).is_none() {
-            remove(core, record).await?;
+            remove(core, &record.path).await?;
         }
     }
     // All at once: a store that syncs its disk does so once for them.
@@ -106,20 +106,11 @@ fn is_of_definition(record: &Record) -> bool {
 }
 
 /// Removes an object that was made for a definition, whoever else writes it.
-async fn remove(core: &Core, record: Arc<Record>) -> Result<()> {
-    let key = Key { collection: Arc::clone(resource().collection()), path: record.path.clone() };
-    let mut attempts = Attempts::of_server(core, key.clone());
-    let mut current = Some(record);
-    while let Some(record) = current.filter(|record| is_of_definition(record)) {
-        let action = Action::Delete { value: record.value.clone() };
-        let change = Change { key: key.clone(), expect: Expect::Revision(record.revision), action };
-        match core.storage.commit(change).await {
-            Ok(_) => return Ok(()),
-            Err(error) => error.into_current()?,
-        };
-        current = attempts.next().await?;
-    }
-    Ok(())
+async fn remove(core: &Core, path: &str) -> Result<()> {
+    contention::swap(core, resource().key(None, path), |record| {
+        is_of_definition(record).then(|| Action::Delete { value: record.value.clone() })
+    })
+    .await
 }
 
 async fn create(core: &Core, name: String, (spec, managed): (Value, &str)) -> Result<()> {

@@ -1,6 +1,10 @@
 //! The JSONPath of printer columns and selectable fields: `.status.conditions[?(@.type=="Ready")].status`.
 
+use std::cell::Cell;
+
 use serde_json::{Number, Value};
+
+use crate::bounds::MAX_NODES;
 
 /// A parsed path.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +46,8 @@ enum Literal {
 
 /// A path cannot nest deeper than this.
 const MAX_DEPTH: usize = 8;
+/// How many values a path may look at in one object: four times those of the largest. Each `..` after another multiplies.
+const MOST_WORK: usize = 4 * MAX_NODES;
 
 impl JsonPath {
     /// Parses a path without its braces; `None` if it is none.
@@ -51,46 +57,79 @@ impl JsonPath {
         parser.rest.is_empty().then_some(path)
     }
 
-    /// All values that the path leads to.
+    /// All values that the path leads to; none if that takes too long.
     pub(crate) fn find<'v>(&self, root: &'v Value) -> Vec<&'v Value> {
-        let mut found = vec![root];
-        for step in &self.0 {
-            found = found.into_iter().flat_map(|value| step.from(value)).collect();
-        }
-        found
+        self.walk(root, &Work(Cell::new(MOST_WORK)))
     }
 
     /// The first value that the path leads to.
     pub(crate) fn first<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.find(root).first().copied()
     }
+
+    fn walk<'v>(&self, root: &'v Value, work: &Work) -> Vec<&'v Value> {
+        let mut found = vec![root];
+        for step in &self.0 {
+            let mut next = Vec::new();
+            for value in found {
+                if step.from(value, work, &mut next).is_none() {
+                    return Vec::new();
+                }
+            }
+            found = next;
+        }
+        found
+    }
+}
+
+/// How many values may still be looked at.
+struct Work(Cell<usize>);
+
+impl Work {
+    /// None if that is too many.
+    fn spend(&self, values: usize) -> Option<()> {
+        self.0.set(self.0.get().checked_sub(values)?);
+        Some(())
+    }
 }
 
 impl Step {
-    fn from<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
+    /// Adds the values that it leads to; none if that takes too long.
+    fn from<'v>(&self, value: &'v Value, work: &Work, found: &mut Vec<&'v Value>) -> Option<()> {
+        work.spend(1)?;
         match (self, value) {
-            (Step::Field(name), Value::Object(fields)) => fields.get(name).into_iter().collect(),
+            (Step::Field(name), Value::Object(fields)) => found.extend(fields.get(name)),
             (Step::Index(index), Value::Array(items)) => {
                 let at = place(*index, items.len());
-                at.and_then(|at| items.get(at)).into_iter().collect()
+                found.extend(at.and_then(|at| items.get(at)));
             }
             (Step::Slice(start, end), Value::Array(items)) => {
                 let start = start.map_or(Some(0), |at| place(at, items.len())).unwrap_or(0);
                 let end = end.map_or(Some(items.len()), |at| place(at, items.len())).unwrap_or(0);
-                items.get(start..end.min(items.len())).unwrap_or_default().iter().collect()
+                let items = items.get(start..end.min(items.len())).unwrap_or_default();
+                work.spend(items.len())?;
+                found.extend(items);
             }
-            (Step::All, Value::Array(items)) => items.iter().collect(),
-            (Step::All, Value::Object(fields)) => fields.values().collect(),
-            (Step::Descend, value) => {
-                let mut all = Vec::new();
-                descend(value, &mut all);
-                all
+            (Step::All, Value::Array(items)) => {
+                work.spend(items.len())?;
+                found.extend(items);
             }
+            (Step::All, Value::Object(fields)) => {
+                work.spend(fields.len())?;
+                found.extend(fields.values());
+            }
+            (Step::Descend, value) => descend(value, work, found)?,
             (Step::Filter(path, compare), Value::Array(items)) => {
-                items.iter().filter(|item| holds(path, compare.as_ref(), item)).collect()
+                for item in items {
+                    work.spend(1)?;
+                    if holds(path, compare.as_ref(), item, work) {
+                        found.push(item);
+                    }
+                }
             }
-            _ => Vec::new(),
+            _ => {}
         }
+        Some(())
     }
 }
 
@@ -98,21 +137,23 @@ fn place(index: i64, length: usize) -> Option<usize> {
     usize::try_from(index).ok().or_else(|| usize::try_from(i64::try_from(length).ok()? + index).ok())
 }
 
-fn descend<'v>(value: &'v Value, all: &mut Vec<&'v Value>) {
+fn descend<'v>(value: &'v Value, work: &Work, all: &mut Vec<&'v Value>) -> Option<()> {
+    work.spend(1)?;
     all.push(value);
     match value {
-        Value::Array(items) => items.iter().for_each(|item| descend(item, all)),
-        Value::Object(fields) => fields.values().for_each(|field| descend(field, all)),
-        _ => {}
+        Value::Array(items) => items.iter().try_for_each(|item| descend(item, work, all)),
+        Value::Object(fields) => fields.values().try_for_each(|field| descend(field, work, all)),
+        _ => Some(()),
     }
 }
 
-fn holds(path: &JsonPath, compare: Option<&(Compare, Literal)>, item: &Value) -> bool {
-    let Some(found) = path.first(item) else { return false };
+fn holds(path: &JsonPath, compare: Option<&(Compare, Literal)>, item: &Value, work: &Work) -> bool {
+    let first = |path: &JsonPath| path.walk(item, work).first().copied();
+    let Some(found) = first(path) else { return false };
     let Some((compare, literal)) = compare else { return true };
     let other = match literal {
         Literal::Value(value) => value,
-        Literal::Path(path) => match path.first(item) {
+        Literal::Path(path) => match first(path) {
             Some(value) => value,
             None => return false,
         },
@@ -320,5 +361,18 @@ mod tests {
         for text in ["spec", ".spec[", ".spec[?(x)]", ".a[?(@.b==)]", ".spec[x]"] {
             assert_eq!(JsonPath::parse(text), None, "{text}");
         }
+    }
+
+    /// Eight descents through a hundred levels would lead to more than a million million values.
+    #[test]
+    fn a_path_that_leads_to_too_many_values_leads_nowhere() {
+        let deep = (0..100).fold(json!({"x": 1}), |inner, _| json!({"a": inner}));
+        let find = |path: &str| JsonPath::parse(path).unwrap().find(&deep).len();
+        assert_eq!(find("..x"), 1);
+        assert_eq!(find("..a..x"), 100);
+        assert_eq!(find("..a..a..a..a..a..a..a..a..x"), 0);
+        let items = json!({"list": vec![deep.clone(); 100]});
+        let filter = JsonPath::parse(".list[?(@..a..a..a..a..a..a..none == 1)].a").unwrap();
+        assert_eq!(filter.find(&items).len(), 0);
     }
 }

@@ -24,13 +24,16 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let binding = request.decode(expected, options.field_validation)?.object;
     let attributes = Attributes::write(request, Operation::Create, None, &options);
     let binding = admission::admit(core, &attributes, binding).await?;
-    let named = object::name(&binding);
-    if request.name.as_deref().is_some_and(|name| !named.is_empty() && named != name) {
-        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+    let name = object::name(&binding).to_owned();
+    match &request.name {
+        Some(pod) if *pod != name => {
+            return Err(Status::bad_request("name in URL does not match name in Binding object"));
+        }
+        None if name.is_empty() => return Err(Status::bad_request("Name parameter required.")),
+        _ => {}
     }
     validate(&binding)?;
     let pods = Registry::built_in().expect("", "v1", "pods");
-    let name = request.name.clone().unwrap_or_else(|| object::name(&binding).to_owned());
     let pod = request.for_object(pods, request.namespace.as_deref().unwrap_or_default(), &name);
     let now = strategy::timestamp(core.env.now());
     // A binding writes both the spec and the status: the whole pod, in one step.

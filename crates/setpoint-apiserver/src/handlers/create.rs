@@ -35,9 +35,7 @@ const NAME_TRIES: usize = 8;
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
     let options = WriteOptions::parse(&request.query, "CreateOptions")?;
     let input = request.decode(request.expected(), options.field_validation)?;
-    let mut object = input.object;
-    set_namespace(request, &mut object)?;
-    let payload = create(core, request, object, &options, Ownership::Tracked).await?;
+    let payload = create(core, request, input.object, &options, Ownership::Tracked).await?;
     let payload = convert::webhook::payload(core, &request.resource, payload).await?;
     let mut answer = Answer::new(StatusCode::CREATED, payload);
     answer.warnings = input.warnings;
@@ -192,26 +190,6 @@ async fn store(
 /// The resourceVersion of an object, if it is one.
 fn version_of(object: &Value) -> Option<u64> {
     object::text(object, &["metadata", "resourceVersion"])?.parse().ok()
-}
-
-/// The namespace of the path is the object's; a body that names another one is a mistake. An object of the
-/// cluster has none, whatever its body says.
-pub(crate) fn set_namespace(request: &ResourceRequest, object: &mut Value) -> Result<()> {
-    let metadata = metadata_mut(object);
-    let given = metadata.get("namespace").and_then(Value::as_str).filter(|text| !text.is_empty());
-    match (&request.namespace, given) {
-        (Some(namespace), Some(given)) if namespace != given => Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        )),
-        (Some(namespace), _) => {
-            metadata.insert("namespace".into(), namespace.as_str().into());
-            Ok(())
-        }
-        (None, _) => {
-            metadata.remove("namespace");
-            Ok(())
-        }
-    }
 }
 
 /// Makes up a name from `generateName`.

@@ -26,8 +26,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let eviction = request.decode(expected, write.field_validation)?.object;
     let attributes = Attributes::write(request, Operation::Create, None, &write);
     let eviction = admission::admit(core, &attributes, eviction).await?;
-    let named = object::name(&eviction);
-    if !named.is_empty() && named != request.name() {
+    if object::name(&eviction) != request.name() {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     let mut options = DeleteOptions::from_body(eviction.get("deleteOptions").unwrap_or(&Value::Null))?;

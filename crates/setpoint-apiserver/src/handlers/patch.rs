@@ -3,7 +3,6 @@
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::create;
 use super::update::{self, Ownership};
 use crate::answer::Answer;
 use crate::convert;
@@ -30,7 +29,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
         let expected = request.expected();
         let patched = patch::apply(kind, request.resource.ty(), &old, &request.body)?;
         let mut input = Draft::from(patched).finish(expected, options.field_validation)?;
-        create::set_namespace(request, &mut input.object)?;
+        request.set_namespace(&mut input.object)?;
         update::check_name(request, &input.object)?;
         warnings = input.warnings;
         Ok(input.object)
@@ -77,10 +76,10 @@ fn merge(
     let now = update::now(core);
     let wish = Apply { manager: &request.manager(options), force: options.force, now: &now };
     let value = managed_fields::apply(Target::of(core, request), live, applied, wish)?;
-    let patched = Patched::merged(value)?;
+    let patched = Patched::merged(live, value)?;
     // What the kind does not have was refused already, and what was there may have such.
     let mut object = Draft::from(patched).finish(request.expected(), FieldValidation::Ignore)?.object;
-    create::set_namespace(request, &mut object)?;
+    request.set_namespace(&mut object)?;
     update::check_name(request, &object)?;
     check_uid(request, live, &object)?;
     kinds::default(&request.resource, &mut object);

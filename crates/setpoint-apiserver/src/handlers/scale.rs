@@ -21,6 +21,9 @@ use crate::server::Core;
 use crate::status::{GroupResource, Result, Status};
 use crate::strategy::Part;
 
+/// The replicas of a custom resource that has none: no number that a Scale may have.
+const UNSET: i64 = i32::MIN as i64;
+
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
     let resource = &*request.resource;
     let payload = match request.verb {
@@ -68,9 +71,10 @@ async fn change(
     update::change(core, request, Part::Scale, options, Ownership::Given, |old| {
         let resource = &*request.resource;
         let owners = ScaleOwners::of(&old, replicas_path(resource));
-        let mut current = scale_of(resource, &old)?;
+        let mut current = scale_before(resource, &old);
         managed_fields::set(&mut current, owners.of_scale());
         let wanted = modify(&current)?;
+        update::check_name(request, &wanted)?;
         let mut new = scaled(resource, old, &wanted)?;
         managed_fields::set(&mut new, owners.of_workload(wanted["metadata"].get("managedFields")));
         Ok(new)
@@ -94,11 +98,12 @@ fn patched(
         let (applied, _) = patch::decode_applied(&request.body, options.field_validation)?;
         let wish = Apply { manager: &manager, force: options.force, now: &now };
         let value = managed_fields::apply(target(), &live, &applied, wish)?;
-        let merged = Patched::merged(value)?;
+        let merged = Patched::merged(&live, value)?;
         return Ok(Draft::from(merged).finish(expected(), FieldValidation::Ignore)?.object);
     }
     let patched = patch::apply(kind, Some(scale_type()), &live, &request.body)?;
     let mut new = Draft::from(patched).finish(expected(), options.field_validation)?.object;
+    request.set_namespace(&mut new)?;
     managed_fields::update(target(), current, &mut new, &manager, &now);
     Ok(new)
 }
@@ -132,6 +137,10 @@ pub(super) fn scaled(resource: &Resource, mut object: Value, scale: &Value) -> R
         return Err(Status::invalid(kind, object::name(&object), &[error]));
     }
     match resource.definition().and_then(|custom| custom.scale.as_ref()) {
+        Some(paths) if replicas == UNSET => {
+            let path = paths.spec_replicas.join(".");
+            return Err(Status::bad_request(format!("the spec replicas field \".{path}\" cannot be empty")));
+        }
         Some(paths) => set(&mut object, &paths.spec_replicas, replicas)?,
         None => object["spec"]["replicas"] = replicas.into(),
     }
@@ -164,49 +173,63 @@ fn set(object: &mut Value, path: &[String], number: i64) -> Result<()> {
 
 /// The Scale of a workload. A custom resource whose replicas are nowhere has none: 500, as in kube-apiserver.
 pub(super) fn scale_of(resource: &Resource, object: &Value) -> Result<Value> {
-    let mut metadata = json!({});
-    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
-        if let Some(value) = object["metadata"].get(field) {
-            metadata[field] = value.clone();
-        }
-    }
-    let counts = Counts::of(resource, object)?;
-    let mut spec = json!({});
-    if counts.wanted != 0 {
-        spec["replicas"] = counts.wanted.into();
-    }
-    let mut status = json!({"replicas": counts.found});
-    if !counts.selector.is_empty() {
-        status["selector"] = counts.selector.into();
-    }
-    Ok(json!({
-        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status
-    }))
+    let counts = Counts::of(resource, object);
+    let Some(wanted) = counts.wanted else {
+        let paths = resource.definition().and_then(|custom| custom.scale.as_ref());
+        let path = paths.map(|paths| paths.spec_replicas.join(".")).unwrap_or_default();
+        return Err(Status::internal(format!("the spec replicas field \".{path}\" does not exist")));
+    };
+    Ok(counts.scale(object, wanted))
+}
+
+/// The Scale that a write begins with: replicas that are nowhere can be set.
+pub(super) fn scale_before(resource: &Resource, object: &Value) -> Value {
+    let counts = Counts::of(resource, object);
+    let wanted = counts.wanted.unwrap_or(UNSET);
+    counts.scale(object, wanted)
 }
 
 /// What a Scale tells.
 struct Counts {
-    wanted: i64,
+    /// None if a custom resource has no replicas.
+    wanted: Option<i64>,
     found: i64,
     selector: String,
 }
 
 impl Counts {
-    fn of(resource: &Resource, object: &Value) -> Result<Counts> {
+    fn of(resource: &Resource, object: &Value) -> Counts {
         let Some(paths) = resource.definition().and_then(|custom| custom.scale.as_ref()) else {
-            return Ok(Counts {
-                wanted: object["spec"]["replicas"].as_i64().unwrap_or(0),
+            return Counts {
+                wanted: Some(object["spec"]["replicas"].as_i64().unwrap_or(0)),
                 found: object["status"]["replicas"].as_i64().unwrap_or(0),
                 selector: label_query::of(&object["spec"]["selector"]),
-            });
+            };
         };
         let at = |path: &[String]| path.iter().try_fold(object, |value, name| value.get(name));
-        let wanted = at(&paths.spec_replicas).and_then(Value::as_i64).ok_or_else(|| {
-            let path = paths.spec_replicas.join(".");
-            Status::internal(format!("the spec replicas field \".{path}\" does not exist"))
-        })?;
+        let wanted = at(&paths.spec_replicas).and_then(Value::as_i64);
         let selector = paths.selector.as_deref().and_then(at).and_then(Value::as_str).unwrap_or_default();
         let found = at(&paths.status_replicas).and_then(Value::as_i64).unwrap_or(0);
-        Ok(Counts { wanted, found, selector: selector.to_owned() })
+        Counts { wanted, found, selector: selector.to_owned() }
+    }
+
+    fn scale(self, object: &Value, wanted: i64) -> Value {
+        let mut metadata = json!({});
+        for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+            if let Some(value) = object["metadata"].get(field) {
+                metadata[field] = value.clone();
+            }
+        }
+        let mut spec = json!({});
+        if wanted != 0 {
+            spec["replicas"] = wanted.into();
+        }
+        let mut status = json!({"replicas": self.found});
+        if !self.selector.is_empty() {
+            status["selector"] = self.selector.into();
+        }
+        json!({
+            "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status
+        })
     }
 }

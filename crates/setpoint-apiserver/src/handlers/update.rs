@@ -30,14 +30,16 @@ use crate::strategy::{self, Part};
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -> Result<Response<Body>> {
     let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
     let input = request.decode(request.expected(), options.field_validation)?;
-    let mut object = input.object;
+    let object = input.object;
     check_name(request, &object)?;
-    create::set_namespace(request, &mut object)?;
     let resource = &*request.resource;
     let wanted = |old: Option<Value>| {
         if old.is_some() && version_of(&object).is_none() && !resource.behavior().unconditional_update {
             let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
             return Err(Status::invalid(resource.group_resource(), request.name(), &[error]));
+        }
+        if old.is_none() {
+            check_uid(resource, request.name(), "", uid_of(&object))?;
         }
         Ok(object.clone())
     };
@@ -225,7 +227,7 @@ async fn mutate(core: &Core, attributes: &Attributes<'_>, new: Value) -> Result<
         return admission::mutate(core, attributes, new).await;
     }
     let resource = &*attributes.request.resource;
-    let old = attributes.old.map(|old| scale::scale_of(resource, old)).transpose()?;
+    let old = attributes.old.map(|old| scale::scale_before(resource, old));
     let attributes = Attributes { old: old.as_ref(), ..attributes.clone() };
     let wanted = admission::admit(core, &attributes, scale::scale_of(resource, &new)?).await?;
     scale::scaled(resource, new, &wanted)
@@ -244,19 +246,26 @@ async fn validate(core: &Core, attributes: Option<&Attributes<'_>>, new: &Value)
 /// A wanted state may name the version and the uid that it is made for.
 fn check_preconditions(resource: &Resource, old: &Value, new: &Value) -> Result<()> {
     let name = object::name(old);
-    let uid = |object| object::text(object, &["metadata", "uid"]).unwrap_or_default().to_owned();
-    let (old_uid, new_uid) = (uid(old), uid(new));
-    if !new_uid.is_empty() && old_uid != new_uid {
-        let why =
-            format!("Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}");
-        return Err(Status::conflict(resource.group_resource(), name, &why));
-    }
+    check_uid(resource, name, uid_of(old), uid_of(new))?;
     match version_of(new) {
         Some(version) if Some(version) != version_of(old) => {
             Err(Status::modified(resource.group_resource(), name))
         }
         _ => Ok(()),
     }
+}
+
+fn uid_of(object: &Value) -> &str {
+    object::text(object, &["metadata", "uid"]).unwrap_or_default()
+}
+
+/// Whoever names the uid of an object does not mean another one, nor a new one.
+fn check_uid(resource: &Resource, name: &str, found: &str, named: &str) -> Result<()> {
+    if named.is_empty() || named == found {
+        return Ok(());
+    }
+    let why = format!("Precondition failed: UID in precondition: {named}, UID in object meta: {found}");
+    Err(Status::conflict(resource.group_resource(), name, &why))
 }
 
 /// Writes the new state, or says what is there instead of the record it was made from.

@@ -32,7 +32,7 @@ pub(super) fn apply(current: &Value, patch: &[u8]) -> Result<Patched> {
         }
         applied.map_err(|why| does_not_apply(&why))?;
     }
-    Patched::new(document.value, strict_errors, None)
+    Patched::new(current, document.value, strict_errors, None)
 }
 
 /// 422 in kube-apiserver's words, which do not say why; the log does.

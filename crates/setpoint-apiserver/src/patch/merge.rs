@@ -25,7 +25,7 @@ pub(super) fn apply(current: &Value, patch: &[u8]) -> Result<Patched> {
         Value::Object(fields) => merge(fields, patch),
         other => *other = Value::Object(patch),
     }
-    Patched::new(value, strict_errors, None)
+    Patched::new(current, value, strict_errors, None)
 }
 
 fn merge(fields: &mut Map<String, Value>, patch: Map<String, Value>) {

@@ -1,6 +1,7 @@
 //! What becomes of a server whose own tasks panic.
 
 mod lanes;
+mod older;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -21,11 +21,15 @@ use tower::Service;
 use super::CallError;
 use super::target::Target;
 use super::trust;
+use crate::body::{self, Undecoded};
+use crate::bounds::{MAX_NODES, Meter};
 
 /// How many different targets are remembered; more are possible, they connect anew.
 const MOST_CLIENTS: std::num::NonZeroUsize = std::num::NonZeroUsize::new(64).expect("it is not zero");
 /// An answer holds a patch of an object, or as many objects as were sent to be converted.
 const MOST_BYTES: usize = 16 << 20;
+/// How many values it may have: those of four of the largest objects.
+const MOST_VALUES: usize = 4 * MAX_NODES;
 /// How much of an error page is told.
 const MOST_TEXT: usize = 256;
 const IDLE: Duration = Duration::from_secs(90);
@@ -66,7 +70,7 @@ impl Clients {
             let text = text.trim().chars().take(MOST_TEXT).collect();
             return Err(CallError::Refused { code: code.as_u16(), text });
         }
-        serde_json::from_slice(&body).map_err(|error| CallError::Unusable(error.to_string()))
+        read(&body).map_err(CallError::Unusable)
     }
 
     fn client(&self, addresses: Option<Vec<SocketAddr>>, ca_bundle: Vec<u8>) -> Result<Http, String> {
@@ -78,6 +82,15 @@ impl Clients {
         self.known.lock().put(key, client.clone());
         Ok(client)
     }
+}
+
+/// Reads an answer; an error says why it cannot be used.
+fn read(body: &[u8]) -> Result<Value, String> {
+    let decoded = body::parse_json_metered(body, &Meter::of(MOST_VALUES));
+    decoded.map(|decoded| decoded.value).map_err(|error| match error {
+        Undecoded::Malformed(why) => why,
+        Undecoded::Exceeded(_) => format!("it has more than {MOST_VALUES} values"),
+    })
 }
 
 fn connect(addresses: Option<Vec<SocketAddr>>, ca_bundle: &[u8]) -> Result<Http, String> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::definitions::DEFINITIONS;
-use crate::support::{Api, MAPS, PODS, map, pod};
+use crate::support::{Api, DEPLOYMENTS, MAPS, PODS, deployment, map, pod};
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -267,20 +267,10 @@ async fn a_body_has_a_bounded_number_of_values() {
 #[tokio::test]
 async fn a_body_in_protobuf_has_a_bounded_number_of_messages() {
     let api = Api::new();
-    let delimited = |number: u8, bytes: &[u8]| {
-        let mut out = vec![number << 3 | 2];
-        let mut length = bytes.len();
-        while length >= 0x80 {
-            out.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
-            length >>= 7;
-        }
-        out.push(u8::try_from(length).unwrap());
-        [out.as_slice(), bytes].concat()
-    };
     // A million containers, all of them empty, each of two bytes.
-    let spec = delimited(2, &[2 << 3 | 2, 0].repeat(1_000_000));
-    let kind = [delimited(1, b"v1"), delimited(2, b"Pod")].concat();
-    let body = [b"k8s\0".to_vec(), delimited(1, &kind), delimited(2, &spec)].concat();
+    let spec = message(2, &[2 << 3 | 2, 0].repeat(1_000_000));
+    let kind = [message(1, b"v1"), message(2, b"Pod")].concat();
+    let body = [b"k8s\0".to_vec(), message(1, &kind), message(2, &spec)].concat();
     let answer = api.call("POST", PODS, "application/vnd.kubernetes.protobuf", body).await;
     assert_eq!((answer.code, answer.reason()), (400, "BadRequest"));
     assert!(answer.message().contains("100000 messages"), "{}", answer.message());
@@ -322,4 +312,147 @@ async fn schemas_at_the_limit_of_depth_are_taken_and_published() {
         (0..130).fold(json!({"type": "string"}), |items, _| json!({"type": "array", "items": items}));
     let answer = api.put(&format!("{DEFINITIONS}/deeps.example.com"), &definition(&deeper)).await;
     assert!((400..500).contains(&answer.code), "{}", answer.code);
+}
+
+#[tokio::test]
+async fn a_body_in_yaml_may_be_as_deep_as_its_reader_allows() {
+    let api = with_deeps().await;
+    let yaml = |depth: usize| {
+        let spec = format!("{}1{}", "{a: ".repeat(depth - 1), "}".repeat(depth - 1));
+        format!("apiVersion: example.com/v1\nkind: Deep\nmetadata: {{name: a}}\nspec: {spec}\n")
+    };
+    let post = async |depth| api.call("POST", DEEPS, "application/yaml", yaml(depth)).await;
+    post(48).await.ok();
+    for depth in [49, 120, 5_000] {
+        let answer = post(depth).await;
+        assert_eq!((answer.code, answer.reason()), (400, "BadRequest"), "{depth}: {}", answer.message());
+    }
+}
+
+/// A field of a message that is itself one.
+fn message(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![number << 3 | 2];
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        out.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
+        length >>= 7;
+    }
+    out.push(u8::try_from(length).unwrap());
+    [out.as_slice(), bytes].concat()
+}
+
+#[tokio::test]
+async fn a_body_in_protobuf_may_be_as_deep_as_its_reader_allows() {
+    let api = Api::new();
+    // Schemas within schemas: a JSONSchemaProps has `not` (28), which is one.
+    let body = |depth: usize| {
+        let schema = (0..depth).fold(Vec::new(), |inner, _| {
+            let length = message(0, &inner)[1..].to_vec();
+            // The number 28 takes two bytes.
+            [vec![0xe2, 0x01], length].concat()
+        });
+        let version =
+            [message(1, b"v1"), vec![2 << 3, 1, 3 << 3, 1], message(4, &message(1, &schema))].concat();
+        let names = [message(1, b"deeps"), message(4, b"Deep")].concat();
+        let spec =
+            [message(1, b"example.com"), message(3, &names), message(4, b"Namespaced"), message(7, &version)]
+                .concat();
+        let object = [message(1, &message(1, b"deeps.example.com")), message(2, &spec)].concat();
+        let kind = [message(1, b"apiextensions.k8s.io/v1"), message(2, b"CustomResourceDefinition")].concat();
+        [b"k8s\0".to_vec(), message(1, &kind), message(2, &object)].concat()
+    };
+    let post =
+        async |depth| api.call("POST", DEFINITIONS, "application/vnd.kubernetes.protobuf", body(depth)).await;
+    // What is within the bound is read, and refused for what it says; what is beyond is not read.
+    for (depth, code) in [(1, 422), (59, 422), (60, 400), (20_000, 400)] {
+        let answer = post(depth).await;
+        assert_eq!(answer.code, code, "{depth}: {:.300}", answer.message());
+    }
+}
+
+#[tokio::test]
+async fn an_expression_is_bounded_in_length_and_in_nesting() {
+    let api = Api::new();
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let post = async |name: &str, expression: String| {
+        let policy = json!({"metadata": {"name": name}, "spec": {
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
+                "operations": ["*"], "resources": ["configmaps"]}]},
+            "validations": [{"expression": expression}]}});
+        api.post(policies, &policy).await
+    };
+    let quoted = |length: usize| format!("'{}' != ''", "x".repeat(length - 8));
+    post("longest", quoted(16 * 1024)).await.ok();
+    assert_eq!(post("longer", quoted(16 * 1024 + 1)).await.code, 422);
+    let brackets = |depth: usize| format!("{}true{}", "(".repeat(depth), ")".repeat(depth));
+    post("deepest", brackets(40)).await.ok();
+    for depth in [41, 8_000] {
+        let answer = post("deeper", brackets(depth)).await;
+        assert_eq!(answer.code, 422);
+        assert!(answer.message().contains("more than 40 nested brackets"), "{}", answer.message());
+    }
+}
+
+/// A path is at most 64 KiB long, and what it says may be all of that.
+#[tokio::test]
+async fn selectors_may_be_as_long_as_a_path() {
+    let api = Api::new();
+    api.post(MAPS, &map("a", "x")).await.ok();
+    let list = async |query: String| api.get(&format!("{MAPS}?{query}")).await;
+    let values: Vec<String> = (0..8_000).map(|n| format!("v{n}")).collect();
+    assert!(list(format!("labelSelector=a+in+({})", values.join(","))).await.names().is_empty());
+    assert_eq!(list(format!("labelSelector=a+notin+({})", values.join(","))).await.names(), ["a"]);
+    let terms = vec!["metadata.name!%3Db"; 2_500].join(",");
+    assert_eq!(list(format!("fieldSelector={terms}")).await.names(), ["a"]);
+    let open = list(format!("labelSelector=a+in+{}", "(".repeat(30_000))).await;
+    assert_eq!((open.code, open.reason()), (400, "BadRequest"));
+}
+
+/// Each `..` after another multiplies what a column shows.
+#[tokio::test]
+async fn a_column_cannot_show_more_values_than_can_be_looked_at() {
+    let api = Api::new();
+    let mut definition = definition(&json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}));
+    definition["spec"]["versions"][0]["additionalPrinterColumns"] = json!([
+        {"name": "One", "type": "string", "jsonPath": ".spec.name"},
+        {"name": "Many", "type": "string", "jsonPath": ".spec..a..a..a..a..a..a..a..a..a"},
+    ]);
+    api.post(DEFINITIONS, &definition).await.ok();
+    let mut object = deep_object("a", DEPTH);
+    object["spec"]["name"] = "it".into();
+    api.post(DEEPS, &object).await.ok();
+    let request = http::Request::get(DEEPS).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let table = api.answer(request.body(http_body_util::Full::default()).unwrap()).await.ok();
+    assert_eq!(table["rows"][0]["cells"][1], "it");
+}
+
+#[tokio::test]
+async fn a_strategic_patch_is_bounded_by_what_it_makes() {
+    let api = Api::new();
+    let path = format!("{DEPLOYMENTS}/a");
+    api.post(DEPLOYMENTS, &deployment("a")).await.ok();
+    let strategic = "application/strategic-merge-patch+json";
+    let patch = async |body: String| api.call("PATCH", &path, strategic, body).await;
+    // The kind drops what it does not have, but only after it was made.
+    patch(format!("{{\"x\":{}}}", nested(DEPTH - 1))).await.ok();
+    check_too_large(&patch(format!("{{\"x\":{}}}", nested(DEPTH))).await, "119 levels");
+    let annotations = |count: usize| {
+        let all: serde_json::Map<String, Value> = (0..count).map(|n| (format!("a{n}"), json!(""))).collect();
+        json!({"spec": {"template": {"metadata": {"annotations": all}}}})
+    };
+    check_too_large(&patch(annotations(250_000).to_string()).await, "250000 values");
+}
+
+/// The objects of a definition go with it, however deep they are.
+#[tokio::test]
+async fn a_definition_whose_objects_are_as_deep_as_can_be_is_deleted() {
+    let api = with_deeps().await;
+    for name in ["a", "b"] {
+        api.post(DEEPS, &deep_object(name, DEPTH)).await.ok();
+    }
+    let mut watch = api.watch(&format!("{DEFINITIONS}?watch=1")).await;
+    watch.line().await;
+    api.delete(&format!("{DEFINITIONS}/deeps.example.com"), &Value::Null).await.ok();
+    while watch.line().await != "DELETED deeps.example.com" {}
+    assert_eq!(api.get(DEEPS).await.code, 404);
 }

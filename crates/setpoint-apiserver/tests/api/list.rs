@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Request;
@@ -346,4 +348,28 @@ async fn pods_are_found_by_their_node_whatever_happens_to_them() {
     assert_eq!(page.names(), left[..4]);
     let token = page.body["metadata"]["continue"].as_str().unwrap();
     assert_eq!(api.get(&format!("{by_node}&limit=9&continue={token}")).await.names(), left[4..]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_read_slowly_ends_with_the_time_of_its_request() {
+    let api = Api::new();
+    for name in ["a", "b", "c", "d"] {
+        api.post(MAPS, &map(name, &"x".repeat(300_000))).await.ok();
+    }
+    let get = |query: &str| {
+        http::Request::get(format!("{MAPS}?{query}")).body(http_body_util::Full::default()).unwrap()
+    };
+    // Whoever is fast enough gets all of it.
+    let whole = api.send(get("timeout=5s")).await.into_body().collect().await.unwrap().to_bytes();
+    assert!(whole.len() > 1_200_000);
+    for (query, seconds) in [("timeout=5s", 5), ("", 60)] {
+        let mut body = api.send(get(query)).await.into_body();
+        body.frame().await.unwrap().unwrap();
+        tokio::time::sleep(Duration::from_secs(seconds - 1)).await;
+        body.frame().await.unwrap().unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let cut = body.frame().await.unwrap().unwrap_err();
+        assert_eq!(cut.kind(), std::io::ErrorKind::TimedOut, "what is there must not pass for the whole");
+        assert!(body.frame().await.is_none());
+    }
 }

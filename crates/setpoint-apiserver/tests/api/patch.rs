@@ -90,3 +90,47 @@ async fn bad_patches_are_refused() {
     assert_eq!(wrong.body["details"]["causes"][0]["field"], "patch");
     assert_eq!(api.get(&path).await.ok()["data"]["key"], "x");
 }
+
+/// What kube-apiserver 1.37 answers.
+#[tokio::test]
+async fn a_patch_that_makes_no_object_of_the_kind_is_invalid() {
+    let api = Api::new();
+    api.post(MAPS, &map("a", "x")).await.ok();
+    api.post(DEPLOYMENTS, &deployment("a")).await.ok();
+    let array = "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct";
+    for path in [
+        format!("{MAPS}/a"),
+        format!("{DEPLOYMENTS}/a"),
+        format!("{DEPLOYMENTS}/a/status"),
+        format!("{DEPLOYMENTS}/a/scale"),
+    ] {
+        let answer = json_patch(&api, &path, json!([{"op": "replace", "path": "", "value": []}])).await;
+        assert_eq!((answer.code, answer.reason()), (422, "Invalid"), "{path}: {}", answer.message());
+        assert!(answer.message().contains(array), "{}", answer.message());
+        for value in [json!(5), json!([]), json!({}), json!(true)] {
+            for field in ["kind", "apiVersion"] {
+                let answer = json_patch(
+                    &api,
+                    &path,
+                    json!([{"op": "replace", "path": format!("/{field}"), "value": value}]),
+                )
+                .await;
+                assert_eq!((answer.code, answer.reason()), (422, "Invalid"), "{path} {field} {value}");
+                assert!(
+                    answer.message().contains(&format!("Go struct field .{field}")),
+                    "{}",
+                    answer.message()
+                );
+            }
+        }
+        for wrong in [json!({"kind": "Pod"}), json!({"kind": "None"}), json!({"apiVersion": "batch/v1"})] {
+            let answer = api.merge(&path, &wrong).await;
+            assert_eq!((answer.code, answer.reason()), (422, "Invalid"), "{path} {wrong}");
+        }
+    }
+    // Of a strategic patch the kind does not matter.
+    let strategic = "application/strategic-merge-patch+json";
+    let patched =
+        api.call("PATCH", &format!("{MAPS}/a"), strategic, r#"{"kind":"Pod","data":{"key":"y"}}"#).await.ok();
+    assert_eq!((&patched["kind"], &patched["data"]["key"]), (&json!("ConfigMap"), &json!("y")));
+}

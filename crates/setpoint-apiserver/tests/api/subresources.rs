@@ -37,7 +37,7 @@ async fn a_workload_is_scaled_through_its_scale() {
 async fn a_binding_places_a_pod_once() {
     let api = Api::new();
     api.post(PODS, &pod("web")).await.ok();
-    let binding = json!({"target": {"kind": "Node", "name": "node-1"}});
+    let binding = json!({"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "node-1"}});
     let bound = api.post(&format!("{PODS}/web/binding"), &binding).await;
     assert_eq!(bound.code, 201);
     let placed = api.get(&format!("{PODS}/web")).await.ok();
@@ -49,7 +49,8 @@ async fn a_binding_places_a_pod_once() {
     let old = json!({"metadata": {"name": "other"}, "target": {"name": "node-2"}});
     api.post("/api/v1/namespaces/default/bindings", &old).await.ok();
     assert_eq!(api.get(&format!("{PODS}/other")).await.ok()["spec"]["nodeName"], "node-2");
-    let nowhere = api.post(&format!("{PODS}/web/binding"), &json!({"target": {}})).await;
+    let nowhere = json!({"metadata": {"name": "web"}, "target": {}});
+    let nowhere = api.post(&format!("{PODS}/web/binding"), &nowhere).await;
     assert_eq!(nowhere.code, 422);
 }
 
@@ -209,4 +210,43 @@ async fn nothing_is_created_in_a_dry_scale() {
     assert_eq!(api.merge(&path, &json!({"spec": {"replicas": 5}})).await.ok()["spec"]["replicas"], 5);
     assert_eq!(api.get(&format!("{DEPLOYMENTS}/web")).await.ok()["spec"]["replicas"], 3);
     api.post(MAPS, &map("a", "x")).await.ok();
+}
+
+/// What kube-apiserver 1.37 answers.
+#[tokio::test]
+async fn the_body_of_a_subresource_names_the_object_of_the_path() {
+    let api = Api::new();
+    api.post(PODS, &pod("web")).await.ok();
+    api.post(DEPLOYMENTS, &deployment("web")).await.ok();
+    let (binding, eviction) = (format!("{PODS}/web/binding"), format!("{PODS}/web/eviction"));
+    let bindings = "/api/v1/namespaces/default/bindings".to_owned();
+    let scale = format!("{DEPLOYMENTS}/web/scale");
+    let other_name = |kind: &str| format!("name in URL does not match name in {kind} object");
+    let none =
+        "the name of the object (web based on URL) was undeterminable: name must be provided".to_owned();
+    let other = "the name of the object (other) does not match the name on the URL (web)".to_owned();
+    let elsewhere = "the namespace of the provided object does not match the namespace sent on the request";
+    for (method, path, metadata, message) in [
+        ("POST", &binding, json!({}), other_name("Binding")),
+        ("POST", &binding, Value::Null, other_name("Binding")),
+        ("POST", &binding, json!({"name": "web", "namespace": "kube-system"}), elsewhere.to_owned()),
+        ("POST", &bindings, json!({}), "Name parameter required.".to_owned()),
+        ("POST", &bindings, json!({"name": "web", "namespace": "kube-system"}), elsewhere.to_owned()),
+        ("POST", &eviction, json!({}), other_name("Eviction")),
+        ("POST", &eviction, json!({"name": "web", "namespace": "kube-system"}), elsewhere.to_owned()),
+        ("PUT", &scale, json!({}), none),
+        ("PUT", &scale, json!({"name": "other"}), other),
+        ("PUT", &scale, json!({"name": "web", "namespace": "kube-system"}), elsewhere.to_owned()),
+    ] {
+        let body = json!({"metadata": metadata, "target": {"name": "n"}, "spec": {"replicas": 7}});
+        let body = match path.rsplit('/').next() {
+            Some("eviction") => json!({"metadata": metadata}),
+            Some("scale") => json!({"metadata": metadata, "spec": {"replicas": 7}}),
+            _ => body,
+        };
+        let answer = api.call(method, path, "application/json", body.to_string()).await;
+        assert_eq!((answer.code, answer.message()), (400, message.as_str()), "{method} {path} {body}");
+    }
+    assert_eq!(api.get(&format!("{PODS}/web")).await.ok()["spec"].get("nodeName"), None);
+    assert_ne!(api.get(&format!("{DEPLOYMENTS}/web")).await.ok()["spec"]["replicas"], 7);
 }

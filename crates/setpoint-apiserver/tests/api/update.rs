@@ -119,3 +119,19 @@ async fn a_dry_run_changes_nothing() {
     assert_eq!(answer["data"]["key"], "y");
     assert_eq!(api.get(&format!("{MAPS}/a")).await.ok()["data"]["key"], "x");
 }
+
+/// The object that the client means has been deleted; another one must not take its place.
+#[tokio::test]
+async fn a_put_that_names_a_uid_does_not_create() {
+    let api = Api::new();
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a";
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a", "uid": "gone"}});
+    let answer = api.put(leases, &lease).await;
+    assert_eq!((answer.code, answer.reason()), (409, "Conflict"), "{}", answer.body);
+    assert!(
+        answer.message().ends_with("UID in precondition: gone, UID in object meta: "),
+        "{}",
+        answer.message()
+    );
+    assert_eq!(api.get(leases).await.code, 404);
+}

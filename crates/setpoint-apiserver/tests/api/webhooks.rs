@@ -31,6 +31,18 @@ struct Webhook {
 
 impl Webhook {
     async fn start(patch: Value) -> Webhook {
+        Webhook::answering(move |response| {
+            if !patch.is_null() {
+                response["patchType"] = "JSONPatch".into();
+                response["patch"] = STANDARD.encode(patch.to_string()).into();
+            }
+        })
+        .await
+    }
+
+    /// One that puts what it likes into its answers.
+    async fn answering(answer: impl Fn(&mut Value) + Send + Sync + 'static) -> Webhook {
+        let answer = Arc::new(answer);
         let env = Env::system();
         let ca = CertificateAuthority::generate(&env).unwrap();
         let tls = ca.server_config(&ca.issue_server(["127.0.0.1"]).unwrap()).unwrap();
@@ -40,15 +52,12 @@ impl Webhook {
         let service = {
             let asked = Arc::clone(&asked);
             tower::service_fn(move |request: Request<hyper::body::Incoming>| {
-                let (asked, patch) = (Arc::clone(&asked), patch.clone());
+                let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
                 async move {
                     let body = request.into_body().collect().await.unwrap().to_bytes();
                     let review: Value = serde_json::from_slice(&body).unwrap();
                     let mut response = json!({"uid": review["request"]["uid"], "allowed": true});
-                    if !patch.is_null() {
-                        response["patchType"] = "JSONPatch".into();
-                        response["patch"] = STANDARD.encode(patch.to_string()).into();
-                    }
+                    answer(&mut response);
                     asked.lock().push(review["request"].clone());
                     let answer = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
                         "response": response});
@@ -232,4 +241,46 @@ async fn what_a_webhook_makes_of_an_eviction_has_the_form_of_one() {
     let refused = api.post(&format!("{PODS}/web/eviction"), &eviction).await;
     assert!(refused.code >= 400, "{}", refused.body);
     api.get(&format!("{PODS}/web")).await.ok();
+}
+
+#[tokio::test]
+async fn an_answer_is_bounded_in_values() {
+    let api = Api::new();
+    // The review, the response and its fields are ten at most.
+    for (values, code) in [(999_990, 201), (1_000_000, 500)] {
+        let webhook = Webhook::answering(move |response| response["x"] = json!(vec![0; values])).await;
+        webhook.register(&api, VALIDATING, "configmaps").await;
+        let answer = api.post(MAPS, &map("a", "x")).await;
+        assert_eq!(answer.code, code, "{}", answer.body);
+        if code == 500 {
+            assert!(answer.message().ends_with("it has more than 1000000 values"), "{}", answer.message());
+        }
+        api.delete(&format!("{VALIDATING}/hook"), &Value::Null).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn what_a_webhook_makes_of_an_object_is_bounded() {
+    let api = Api::new();
+    let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({ "a": inner }));
+    let values = |count: usize| {
+        let data: serde_json::Map<String, Value> = (0..count).map(|n| (format!("k{n}"), json!(""))).collect();
+        json!([{"op": "replace", "path": "/data", "value": data}])
+    };
+    // The kind drops what it does not have, but only after it was made.
+    for (name, patch, is_good) in [
+        ("deepest", json!([{"op": "add", "path": "/x", "value": nested(118)}]), true),
+        ("deeper", json!([{"op": "add", "path": "/x", "value": nested(119)}]), false),
+        ("many", values(100_000), true),
+        ("too-many", values(250_000), false),
+        ("none", json!([{"op": "replace", "path": "", "value": []}]), false),
+    ] {
+        let webhook = Webhook::start(patch).await;
+        webhook.register(&api, MUTATING, "configmaps").await;
+        let answer = api.post(MAPS, &map(name, "x")).await;
+        assert_eq!(answer.code < 300, is_good, "{name}: {:.300}", answer.body.to_string());
+        assert!(!answer.message().contains("panicked"), "{name}");
+        api.delete(&format!("{MUTATING}/hook"), &Value::Null).await.ok();
+    }
+    assert_eq!(api.get(MAPS).await.names(), ["deepest", "many"]);
 }

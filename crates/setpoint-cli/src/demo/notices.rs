@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use example_foo::Foo;
+use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
-use setpoint::kube::ResourceExt;
-use setpoint::{Deleted, HandlerFns, SharedInformerFactory};
 use setpoint_env::Env;
+use tokio::time::Instant;
 
 use super::stage::{Notice, Stage};
 
@@ -25,26 +24,26 @@ impl Notices {
         Notices { env, waiting: Arc::default() }
     }
 
+    /// Something was seen just now.
     pub(crate) fn add(&self, stage: Stage, text: impl Into<String>) {
+        self.push(stage, text.into(), self.env.instant());
+    }
+
+    /// Something was seen at this time, not long ago.
+    pub(crate) fn add_at(&self, time: Timestamp, stage: Stage, text: String) {
+        let ago = self.env.now().duration_since(time).unsigned_abs();
+        let now = self.env.instant();
+        self.push(stage, text, now.checked_sub(ago).unwrap_or(now));
+    }
+
+    fn push(&self, stage: Stage, text: String, at: Instant) {
         let mut waiting = self.waiting.lock();
         if waiting.len() < MOST {
-            waiting.push(Notice { stage, text: text.into(), at: self.env.instant() });
+            waiting.push(Notice { stage, text, at });
         }
     }
 
     pub(crate) fn take(&self) -> Vec<Notice> {
         std::mem::take(&mut *self.waiting.lock())
-    }
-
-    /// Watches the controller's own informer for deletes, by a handler beside the controller's: it has none for
-    /// them, since a Deployment goes with its Foo.
-    pub(crate) fn of_reflector(&self, factory: &SharedInformerFactory) {
-        let notices = self.clone();
-        let handler =
-            factory.informer::<Foo>().add_handler(HandlerFns::new().on_delete(move |gone: &Deleted<Foo>| {
-                let name = gone.object.name_any();
-                notices.add(Stage::Reflector, format!("the watch says that foo/{name} is gone"));
-            }));
-        handler.detach();
     }
 }

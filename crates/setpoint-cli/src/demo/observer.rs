@@ -84,10 +84,21 @@ fn of_foos(notices: &Notices) -> HandlerFns<Foo> {
 }
 
 fn of_deployments(notices: &Notices) -> HandlerFns<Deployment> {
-    let notices = notices.clone();
-    HandlerFns::new().on_delete(move |gone: &Deleted<Deployment>| {
-        notices.add(Stage::Deployment, format!("deployment/{} deleted", gone.object.name_any()));
-    })
+    let (added, updated, deleted) = (notices.clone(), notices.clone(), notices.clone());
+    let replicas = |deployment: &Deployment| deployment.spec.replicas.unwrap_or(1);
+    HandlerFns::new()
+        .on_add(move |deployment: &Held<Deployment>, _| {
+            added.add(Stage::Deployment, format!("deployment/{} created", deployment.name_any()));
+        })
+        .on_update(move |old, new| {
+            if replicas(old) != replicas(new) {
+                let text = format!("deployment/{} scaled to {}", new.name_any(), replicas(new));
+                updated.add(Stage::Deployment, text);
+            }
+        })
+        .on_delete(move |gone: &Deleted<Deployment>| {
+            deleted.add(Stage::Deployment, format!("deployment/{} deleted", gone.object.name_any()));
+        })
 }
 
 fn of_replica_sets(notices: &Notices) -> HandlerFns<ReplicaSet> {

@@ -17,61 +17,62 @@ use crate::zero;
 /// Kubernetes has for it.
 pub fn decode_message(ty: &Type, message: &[u8]) -> Result<Map<String, Value>, DecodeError> {
     let mut map = Map::new();
-    structure(ty, message, &mut map, 0, Some(&Cell::new(MAX_MESSAGES)))?;
+    Message { ty, bytes: message, depth: 0, left: Some(&Cell::new(MAX_MESSAGES)) }.structure(&mut map)?;
     Ok(map)
 }
 
-/// `left` is how many messages there may still be: one of two bytes becomes an object with all its zero values.
-fn structure(
-    ty: &Type,
-    message: &[u8],
-    map: &mut Map<String, Value>,
+/// The bytes of one message, and where it is.
+#[derive(Clone, Copy)]
+struct Message<'a> {
+    ty: &'a Type,
+    bytes: &'a [u8],
     depth: usize,
-    left: Option<&Cell<usize>>,
-) -> Result<(), DecodeError> {
-    if let Some(left) = left {
-        left.set(left.get().checked_sub(1).ok_or(DecodeError::Messages)?);
-    }
-    fields(ty, message, map, depth, left)?;
-    zero::fill(ty, map);
-    Ok(())
+    /// How many messages there may still be: one of two bytes becomes an object with all its zero values.
+    left: Option<&'a Cell<usize>>,
 }
 
-/// Reads the fields of a message into `map`. An embedded struct is a message of its own on the wire
-/// and shares the map of the struct around it in JSON.
-fn fields(
-    ty: &Type,
-    message: &[u8],
-    map: &mut Map<String, Value>,
-    depth: usize,
-    left: Option<&Cell<usize>>,
-) -> Result<(), DecodeError> {
-    if depth >= MAX_DEPTH {
-        return Err(DecodeError::Depth);
+impl Message<'_> {
+    /// Reads the message into `map`, with the zero values that its type has.
+    fn structure(self, map: &mut Map<String, Value>) -> Result<(), DecodeError> {
+        if let Some(left) = self.left {
+            left.set(left.get().checked_sub(1).ok_or(DecodeError::Messages)?);
+        }
+        self.fields(map)?;
+        zero::fill(self.ty, map);
+        Ok(())
     }
-    let mut reader = Reader::new(message);
-    while let Some((number, wire)) = reader.tag()? {
-        match ty.slot(number) {
-            None => reader.skip(wire)?,
-            Some(Slot::Embedded(at)) => {
-                let embedded = &ty.embedded[usize::from(at)];
-                let message = reader.bytes(embedded.name, wire)?;
-                fields(embedded.ty.get(), message, map, depth + 1, left)?;
-            }
-            Some(Slot::Field(at)) => {
-                let field = &ty.fields[usize::from(at)];
-                let at = At { ty, field: field.name, depth, left };
-                let previous = if accumulates(&field.ty) { map.remove(field.name) } else { None };
-                let value = at.field(&field.ty, previous, &mut reader, wire)?;
-                if field.omits(&value) {
-                    map.remove(field.name);
-                } else {
-                    map.insert(field.name.to_owned(), value);
+
+    /// Reads the fields of the message into `map`. An embedded struct is a message of its own on the wire
+    /// and shares the map of the struct around it in JSON.
+    fn fields(self, map: &mut Map<String, Value>) -> Result<(), DecodeError> {
+        let Message { ty, bytes, depth, left } = self;
+        if depth >= MAX_DEPTH {
+            return Err(DecodeError::Depth);
+        }
+        let mut reader = Reader::new(bytes);
+        while let Some((number, wire)) = reader.tag()? {
+            match ty.slot(number) {
+                None => reader.skip(wire)?,
+                Some(Slot::Embedded(at)) => {
+                    let embedded = &ty.embedded[usize::from(at)];
+                    let bytes = reader.bytes(embedded.name, wire)?;
+                    Message { ty: embedded.ty.get(), bytes, depth: depth + 1, left }.fields(map)?;
+                }
+                Some(Slot::Field(at)) => {
+                    let field = &ty.fields[usize::from(at)];
+                    let at = At { ty, field: field.name, depth, left };
+                    let previous = if accumulates(&field.ty) { map.remove(field.name) } else { None };
+                    let value = at.field(&field.ty, previous, &mut reader, wire)?;
+                    if field.omits(&value) {
+                        map.remove(field.name);
+                    } else {
+                        map.insert(field.name.to_owned(), value);
+                    }
                 }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Where in the document a value is, for errors and the limit of depth.
@@ -85,6 +86,11 @@ pub(super) struct At<'a> {
 }
 
 impl At<'_> {
+    /// A message at this place, into `map`.
+    fn structure(self, ty: &Type, bytes: &[u8], map: &mut Map<String, Value>) -> Result<(), DecodeError> {
+        Message { ty, bytes, depth: self.depth + 1, left: self.left }.structure(map)
+    }
+
     fn name(self) -> String {
         format!("{}.{}", self.ty.go_name(), self.field)
     }
@@ -138,7 +144,7 @@ impl At<'_> {
                     Some(Value::Object(map)) => map,
                     _ => Map::new(),
                 };
-                structure(id.get(), self.delimited(reader, wire)?, &mut map, self.depth + 1, self.left)?;
+                self.structure(id.get(), self.delimited(reader, wire)?, &mut map)?;
                 Ok(Value::Object(map))
             }
             _ => self.value(ty, reader, wire),
@@ -216,7 +222,7 @@ impl At<'_> {
             }
             FieldType::Struct(id) => {
                 let mut map = Map::new();
-                structure(id.get(), bytes, &mut map, self.depth + 1, self.left)?;
+                self.structure(id.get(), bytes, &mut map)?;
                 Value::Object(map)
             }
             FieldType::WrappedList(item) => {
@@ -327,7 +333,7 @@ impl At<'_> {
 
     fn schema(self, message: &[u8]) -> Result<Value, DecodeError> {
         let mut map = Map::new();
-        structure(schema_type(), message, &mut map, self.depth + 1, self.left)?;
+        self.structure(schema_type(), message, &mut map)?;
         Ok(Value::Object(map))
     }
 }

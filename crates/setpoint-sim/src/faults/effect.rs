@@ -35,6 +35,8 @@ pub enum Effect {
     },
     /// Connection reset after the server has acted: a write is committed and the client cannot know it.
     LoseResponse,
+    /// The server acts, and a proxy on the way answers 502: a write is committed and the client cannot know it.
+    BadGateway,
     /// The server acts, and the client sees nothing but a time-out after this long.
     TimeOut(Duration),
     /// The server acts, and the client never hears of the request again.
@@ -93,11 +95,13 @@ pub enum FaultKind {
     ExpireWatch,
     /// [`Effect::DelayEvents`].
     DelayEvents,
+    /// [`Effect::BadGateway`].
+    BadGateway,
 }
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [FaultKind; 16] = [
+    pub const ALL: [FaultKind; 17] = [
         FaultKind::DelayRequest,
         FaultKind::DelayResponse,
         FaultKind::RefuseConnection,
@@ -114,6 +118,7 @@ impl FaultKind {
         FaultKind::EndWatch,
         FaultKind::ExpireWatch,
         FaultKind::DelayEvents,
+        FaultKind::BadGateway,
     ];
 
     /// Whether a legal server or network can do this to `request`.
@@ -129,6 +134,7 @@ impl FaultKind {
             FaultKind::DelayResponse
             | FaultKind::LoseResponse
             | FaultKind::TimeOut
+            | FaultKind::BadGateway
             | FaultKind::CutResponse => !watch,
             FaultKind::Conflict => matches!(request.verb, Verb::Update | Verb::Patch | Verb::Delete),
             FaultKind::Expired if watch => resumes(request),
@@ -162,6 +168,7 @@ pub(crate) fn prose(effect: &Effect, request: &RequestInfo, status: Option<u16>)
             format!("answered {request} with {status} {content_type} in the server's place")
         }
         Effect::LoseResponse => format!("lost the response of {request} after {served}"),
+        Effect::BadGateway => format!("answered {request} with 502 in a proxy's place after {served}"),
         Effect::TimeOut(time) => format!("timed out {request} for {time:?} after {served}"),
         Effect::Silence => format!("never answered {request} after {served}"),
         Effect::CutAfterBytes(n) => format!("cut the response of {request} after {n} bytes"),

@@ -138,11 +138,11 @@ async fn exchange(
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Body>, BoxError> {
     if let Some(answer) = before(faults, call, rules).await? {
-        return Ok(answer.map(|body| Full::new(body).map_err(infallible).boxed_unsync()));
+        return Ok(whole(answer));
     }
     let response = server(request).await?;
-    after(faults, call, rules, response.status().as_u16()).await?;
-    Ok(response)
+    let answer = after(faults, call, rules, response.status().as_u16()).await?;
+    Ok(answer.map_or(response, whole))
 }
 
 /// The faults before the server sees the request; an answer is one in the server's place.
@@ -164,13 +164,22 @@ async fn before(faults: &Faults, call: &Call, rules: &[Rule]) -> Result<Option<R
     Ok(None)
 }
 
-/// The faults after the server has acted.
-async fn after(faults: &Faults, call: &Call, rules: &[Rule], status: u16) -> Result<(), BoxError> {
+/// The faults after the server has acted; an answer is one in the place of the server's.
+async fn after(
+    faults: &Faults,
+    call: &Call,
+    rules: &[Rule],
+    status: u16,
+) -> Result<Option<Response<Bytes>>, BoxError> {
     let fires = |rule| faults.fire(rule, call, Some(status));
     for rule in rules {
         match rule.effect() {
             Effect::DelayResponse(time) if fires(rule) => sleep(*time).await,
             Effect::LoseResponse if fires(rule) => return Err(ConnectionError::reset().into()),
+            Effect::BadGateway if fires(rule) => {
+                let answer = Response::builder().status(502).header(header::CONTENT_TYPE, "text/plain");
+                return Ok(Some(answer.body(Bytes::from_static(b"bad gateway\n"))?));
+            }
             Effect::TimeOut(time) if fires(rule) => {
                 sleep(*time).await;
                 return Err(ConnectionError::timed_out().into());
@@ -179,7 +188,12 @@ async fn after(faults: &Faults, call: &Call, rules: &[Rule], status: u16) -> Res
             _ => {}
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+/// An answer that is all there.
+fn whole(answer: Response<Bytes>) -> Response<Body> {
+    answer.map(|body| Full::new(body).map_err(infallible).boxed_unsync())
 }
 
 fn infallible(never: Infallible) -> BoxError {

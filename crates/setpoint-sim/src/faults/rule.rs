@@ -173,6 +173,11 @@ impl On {
         self.inject(Effect::LoseResponse)
     }
 
+    /// The server acts, and a proxy answers 502: a write is committed and the client cannot know it.
+    pub fn bad_gateway(self) -> Rule {
+        self.inject(Effect::BadGateway)
+    }
+
     /// The server acts, and the client sees nothing but a time-out after `time`.
     pub fn time_out(self, time: Duration) -> Rule {
         self.inject(Effect::TimeOut(time))

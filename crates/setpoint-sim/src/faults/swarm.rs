@@ -104,6 +104,7 @@ impl Swarm {
             FaultKind::ServiceUnavailable => Effect::Refuse(Refusal::ServiceUnavailable),
             FaultKind::Expired => Effect::Refuse(Refusal::Expired),
             FaultKind::LoseResponse => Effect::LoseResponse,
+            FaultKind::BadGateway => Effect::BadGateway,
             FaultKind::TimeOut => Effect::TimeOut(time),
             // Half of the cuts within 64 bytes, some after thousands: small answers are to be hit too.
             FaultKind::CutResponse => Effect::CutAfterBytes(dice % (1 << (mix(dice, 3) % 13))),

@@ -93,6 +93,17 @@ async fn a_dropped_request_and_a_lost_response_look_the_same_but_only_one_is_com
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bad_gateway_hides_that_the_write_is_committed() {
+    let (server, faults, api) = Scripted::start();
+    faults.on(Match::writes()).bad_gateway();
+    let error = api.create(&PostParams::default(), &config_map("a")).await.unwrap_err();
+    assert!(matches!(&error, kube::Error::Api(status) if status.code == 502), "{error:?}");
+    assert_eq!(server.committed().len(), 1);
+    let told = "answered POST configmaps/default/a with 502 in a proxy's place after it was committed";
+    assert_eq!(faults.fired()[0].to_string(), told);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_time_out_takes_its_time_and_the_write_is_committed() {
     let (server, faults, api) = Scripted::start();
     faults.on(Match::writes()).time_out(Duration::from_secs(30));

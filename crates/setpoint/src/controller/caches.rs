@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use super::differences::differences;
 use super::live::Live;
 use super::writes::{Outcome, Unknown, Write};
+use crate::facts::FieldChange;
 use crate::informer::{Applied, Observer};
+use crate::mutants::{Promise, is_kept};
 use crate::reflector::Target;
 use crate::workqueue::{Named, Until};
 use crate::{Lister, Object, ObjectKey, ResourceVersion, Scope, SharedInformer, WorkQueue};
@@ -47,9 +52,22 @@ pub(super) trait Cache: Send + Sync {
     /// Waits until all of this has happened. What other caches are concerned with is left out.
     fn wait_for<'a>(&'a self, until: &'a [Until]) -> BoxFuture<'a, ()>;
 
+    /// The object as it is cached now, before it is written.
+    fn before(&self, key: &ObjectKey) -> Option<Before>;
+
     /// Lets the queue know what is gone already: it was perhaps gone before the key was held.
     fn settle(&self, until: &[Until]);
 }
+
+/// An object as a cache had it when a write was sent.
+pub(super) struct Before {
+    pub(super) version: Option<ResourceVersion>,
+    /// What is different in the answer to the write.
+    pub(super) compare: CompareFn,
+}
+
+/// From the answer to a write to what is different in it; none if it is not an object of the cached type.
+type CompareFn = Box<dyn FnOnce(&[u8]) -> Option<Vec<FieldChange>> + Send>;
 
 /// A cache, and its places among the sources of a controller's queue: one for each scope.
 pub(super) struct Watched<T: Object> {
@@ -125,6 +143,9 @@ impl<T: Object> Observer<T> for Places<T> {
         else {
             return;
         };
+        if batch.is_list && !is_kept(Promise::Lists) {
+            self.queue.advance(source, Some(u128::MAX));
+        }
         if !self.queue.advance(source, batch.version.and_then(ResourceVersion::number)) {
             return;
         }
@@ -141,7 +162,7 @@ fn named(key: &ObjectKey, uid: &str) -> Named {
     Named { name: key.to_string().into(), uid: uid.into() }
 }
 
-impl<T: Object> Cache for Watched<T> {
+impl<T: Object + Serialize + DeserializeOwned> Cache for Watched<T> {
     fn resource(&self) -> &str {
         self.informer.name()
     }
@@ -214,6 +235,19 @@ impl<T: Object> Cache for Watched<T> {
         Box::pin(self.informer.wait_until(all))
     }
 
+    fn before(&self, key: &ObjectKey) -> Option<Before> {
+        let held = self.places.lister.held(key)?;
+        let resource = self.informer.name().to_owned();
+        let version = held.version().cloned();
+        let compare = move |answer: &[u8]| {
+            // The answer goes through the same type: what that does not know is in neither.
+            let after: T = serde_json::from_slice(answer).ok()?;
+            let (before, after) = (serde_json::to_value(&**held.object()), serde_json::to_value(after));
+            Some(differences(&resource, &before.ok()?, &after.ok()?))
+        };
+        Some(Before { version, compare: Box::new(compare) })
+    }
+
     fn settle(&self, until: &[Until]) {
         for until in until {
             if let Until::Gone { source, what, .. } = until
@@ -233,7 +267,7 @@ pub(super) fn until_seen(
     let (mut untils, mut unknown) = (Vec::new(), Vec::new());
     // What was created and deleted by one reconcile may not have come to the cache when it is to be gone.
     let mut versions: Vec<(String, ObjectKey, ResourceVersion)> = Vec::new();
-    for Write { resource, outcome } in writes {
+    for Write { resource, outcome, .. } in writes {
         match outcome {
             Outcome::Version { key, version } => {
                 untils.extend(
@@ -241,6 +275,7 @@ pub(super) fn until_seen(
                 );
                 versions.push((resource, key, version));
             }
+            Outcome::Gone { .. } if !is_kept(Promise::Deletes) => {}
             Outcome::Gone { key, uid } => {
                 let same = versions.iter().rev().find(|(of, other, _)| *of == resource && *other == key);
                 let after = same.map(|(_, _, version)| version);

@@ -8,7 +8,8 @@ use kube::Client;
 use setpoint_env::Env;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Lister, Object, Recorder};
+use crate::ensure::memory::Memory;
+use crate::{Lister, Object, Reasons, Recorder};
 
 /// What a reconcile has at hand. Cheap to clone.
 #[derive(Clone)]
@@ -16,6 +17,8 @@ pub struct Context {
     pub(super) shared: Arc<Shared>,
     pub(super) client: Client,
     pub(super) untracked: Client,
+    pub(super) reasons: Arc<Reasons>,
+    pub(super) id: u64,
 }
 
 /// What is the same for every reconcile of a controller.
@@ -26,11 +29,14 @@ pub(super) struct Shared {
     pub(super) state: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) env: Env,
     pub(super) shutdown: CancellationToken,
+    /// What came of writes, whichever worker made them.
+    pub(super) memory: Memory,
 }
 
 impl Context {
     /// The client to write with. What is written through it is seen: the key is not reconciled again before
-    /// the caches of what was written show it.
+    /// the caches of what was written show it. [`ensure`](crate::ensure) and [`patch_status`](crate::patch_status)
+    /// with it do not write again what the server does not store as it is sent.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -38,6 +44,27 @@ impl Context {
     /// A client whose writes nobody waits for.
     pub fn untracked_client(&self) -> Client {
         self.untracked.clone()
+    }
+
+    /// Why the key is reconciled: everything since its last reconcile began, merged. For logs and for people: what to do
+    /// follows from how things are, never from what has happened.
+    ///
+    /// ```
+    /// use setpoint::{Action, Context, ObjectKey, ReconcileError};
+    ///
+    /// async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    ///     // default/web: deployments.apps default/web updated (own write), retry
+    ///     println!("{key}: {}", cx.reasons());
+    ///     Ok(Action::done())
+    /// }
+    /// ```
+    pub fn reasons(&self) -> &Reasons {
+        &self.reasons
+    }
+
+    /// The number of this reconcile, which no other one of the process has. Logs and [facts](crate::facts) name it.
+    pub fn reconcile_id(&self) -> u64 {
+        self.id
     }
 
     /// Reads from the cache of a kind that the controller watches.

@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::{ObjectKey, WorkQueue};
+use crate::{Cause, ObjectKey, Reason, WorkQueue};
 
 /// How many keys of what went away a standby keeps. The oldest go first: whoever leads has most likely seen to them.
 const DEPARTED: usize = 10_000;
@@ -42,14 +42,14 @@ impl Intake {
     }
 
     /// Something that is in a cache concerns this key.
-    pub(super) fn add(&self, priority: i32, key: ObjectKey) {
+    pub(super) fn add(&self, priority: i32, key: ObjectKey, reason: impl FnOnce() -> Reason) {
         if self.is_open() {
-            self.queue.at_priority(priority).add(key);
+            self.queue.at_priority(priority).add_because(key, reason());
         }
     }
 
     /// Something concerned this key, and is in no cache any more.
-    pub(super) fn add_departed(&self, key: ObjectKey) {
+    pub(super) fn add_departed(&self, key: ObjectKey, reason: impl FnOnce() -> Reason) {
         if !self.is_open() {
             let mut departed = self.departed.lock();
             // It opens under this lock.
@@ -57,7 +57,7 @@ impl Intake {
                 return departed.add(key);
             }
         }
-        self.queue.add(key);
+        self.queue.add_because(key, reason());
     }
 
     /// Lets keys in, until the guard is dropped. What went away since it was closed is queued now.
@@ -73,7 +73,8 @@ impl Intake {
                 "more was deleted while another replica led than a standby keeps; it is not reconciled here",
             );
         }
-        order.into_iter().for_each(|key| self.queue.add(key));
+        let gone = |key| self.queue.add_because(key, Reason::new(Cause::Deleted));
+        order.into_iter().for_each(gone);
         Open(self.clone())
     }
 
@@ -88,7 +89,7 @@ impl Intake {
             tokio::select! {
                 biased;
                 key = keys.next() => match key {
-                    Some(key) => self.queue.add(key),
+                    Some(key) => self.queue.add_because(key, Reason::new(Cause::Trigger)),
                     None => return,
                 },
                 _ = is_open.wait_for(|is_open| !*is_open) => {}
@@ -130,16 +131,16 @@ mod tests {
         let queue = WorkQueue::new();
         let intake = Arc::new(Intake::new(queue.clone()));
         for n in 0..DEPARTED + 5 {
-            intake.add(0, ObjectKey::cluster("there"));
-            intake.add_departed(ObjectKey::cluster(&n.to_string()));
-            intake.add_departed(ObjectKey::cluster(&n.to_string()));
+            intake.add(0, ObjectKey::cluster("there"), || Reason::new(Cause::Added));
+            intake.add_departed(ObjectKey::cluster(&n.to_string()), || Reason::new(Cause::Deleted));
+            intake.add_departed(ObjectKey::cluster(&n.to_string()), || Reason::new(Cause::Deleted));
         }
         assert_eq!(queue.len(), 0);
         let open = intake.open("test");
         assert_eq!(queue.len(), DEPARTED);
         assert_eq!(queue.get().await.unwrap().name(), "5", "the oldest were forgotten");
         drop(open);
-        intake.add_departed(ObjectKey::cluster("later"));
+        intake.add_departed(ObjectKey::cluster("later"), || Reason::new(Cause::Deleted));
         assert_eq!(queue.len(), DEPARTED - 1);
     }
 }

@@ -1,9 +1,14 @@
 //! What a controller measures, under the names that dashboards know from controller-runtime.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Metrics;
+use parking_lot::Mutex;
+
+use crate::facts::Name;
 use crate::metrics::{Counter, Gauge, Histogram};
+use crate::{Cause, Metrics, Reasons};
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +32,36 @@ pub(super) struct ControllerMetrics {
     active: Gauge,
     catch_up: Histogram,
     catch_up_late: Counter,
+    self_triggered: Counter,
+    unchanged_writes: Counter,
+    reasons: Arc<ReasonCounters>,
+}
+
+/// Reconciles by what they were for. A series is made when it is first counted.
+#[derive(Debug)]
+struct ReasonCounters {
+    metrics: Metrics,
+    controller: String,
+    counters: Mutex<BTreeMap<(Option<Name>, Cause), Counter>>,
+}
+
+impl ReasonCounters {
+    fn count(&self, resource: Option<Name>, cause: Cause) {
+        let mut counters = self.counters.lock();
+        let key = (resource, cause);
+        if let Some(counter) = counters.get(&key) {
+            return counter.inc();
+        }
+        let labels = [
+            ("controller", self.controller.as_str()),
+            ("resource", key.0.as_deref().unwrap_or_default()),
+            ("cause", cause.as_str()),
+        ];
+        let help = "Reconciles by what they were for; one with several reasons counts for each.";
+        let counter = self.metrics.counter("setpoint_controller_reasons_total", help, &labels);
+        counter.inc();
+        counters.insert(key, counter);
+    }
 }
 
 /// Seconds, as in controller-runtime.
@@ -82,6 +117,19 @@ impl ControllerMetrics {
                 "setpoint_controller_catch_up_late_total",
                 "Keys that were reconciled again although a cache did not show what they wrote.",
             ),
+            self_triggered: count(
+                "setpoint_controller_self_triggered_total",
+                "Reconciles in a row of those that nothing but the key's own last writes has caused.",
+            ),
+            unchanged_writes: count(
+                "setpoint_controller_unchanged_writes_total",
+                "Writes that changed nothing.",
+            ),
+            reasons: Arc::new(ReasonCounters {
+                metrics: metrics.clone(),
+                controller: controller.to_owned(),
+                counters: Mutex::default(),
+            }),
         }
     }
 
@@ -103,6 +151,20 @@ impl ControllerMetrics {
         if outcome == Outcome::TerminalError {
             self.terminal.inc();
         }
+    }
+
+    pub(super) fn reasons(&self, reasons: &Reasons) {
+        for reason in reasons.iter() {
+            self.reasons.count(reason.resource, reason.cause);
+        }
+    }
+
+    pub(super) fn self_triggered(&self) {
+        self.self_triggered.inc();
+    }
+
+    pub(super) fn unchanged_write(&self) {
+        self.unchanged_writes.inc();
     }
 
     pub(super) fn panicked(&self) {

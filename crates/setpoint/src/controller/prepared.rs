@@ -13,6 +13,9 @@ use super::intake::Intake;
 use super::live;
 use super::source::Replay;
 use super::worker::{self, Work};
+use crate::Cause;
+use crate::facts::{LoopEvent, WorkState};
+use crate::mutants::{Promise, is_kept};
 use crate::workqueue::LOW_PRIORITY;
 
 /// How long events may take that were recorded just before the end.
@@ -48,7 +51,11 @@ impl Prepared {
     /// was finished. Dropped earlier, it stops where it stands, and can be called again: for each term of a leader.
     pub(crate) async fn work(&self, shift: Shift) -> bool {
         let Shift { client, ending, is_term, grace } = shift;
-        if is_term {
+        let _told = Told(&self.work);
+        if is_term && !is_kept(Promise::Terms) {
+            self.release_all();
+        } else if is_term && is_kept(Promise::TermStart) {
+            self.work.tell_state(WorkState::CatchingUp);
             tokio::select! {
                 biased;
                 () = ending.cancelled() => return true,
@@ -56,10 +63,15 @@ impl Prepared {
             }
         }
         let _open = self.intake.open(&self.work.context.name);
+        self.work.tell_state(WorkState::Working);
         self.replay().await;
         let run = |_| self.env.spawn(worker::run(self.work.clone(), client.clone(), ending.clone()));
         let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
         ending.cancelled().await;
+        if !is_kept(Promise::Shutdown) {
+            self.release_all();
+            self.work.queue.shut_down();
+        }
         let ends = grace.map(|grace| self.env.instant().later(grace));
         let is_finished = finish(workers, ends).await;
         self.work.queue.shut_down();
@@ -81,13 +93,36 @@ impl Prepared {
         }
     }
 
+    /// Releases what is held, whatever it waits for.
+    fn release_all(&self) {
+        (0..self.work.caches.len() as u32).for_each(|source| {
+            self.work.queue.advance(source, Some(u128::MAX));
+            self.work.queue.advance(source, Some(0));
+        });
+    }
+
     /// Queues what the caches have: whoever worked before may have left it, and a standby keeps nothing.
     async fn replay(&self) {
-        for replay in &self.replays {
+        for replay in self.replays.iter().filter(|_| is_kept(Promise::Replay)) {
             for key in replay.keys().await {
-                self.work.queue.at_priority(LOW_PRIORITY).add(key);
+                self.work.queue.at_priority(LOW_PRIORITY).add_for(key, Cause::Start);
             }
         }
+    }
+}
+
+/// However the work ends, it is told.
+struct Told<'a>(&'a Work);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.0.tell_state(WorkState::Stopped);
+    }
+}
+
+impl Work {
+    fn tell_state(&self, state: WorkState) {
+        self.facts.tell(|| LoopEvent::Work { controller: self.name.clone(), state });
     }
 }
 

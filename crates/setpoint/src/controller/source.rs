@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::caches::{Cache, Watched};
 use super::intake::Intake;
 use super::predicate::{Change, Predicate};
-use crate::workqueue::LOW_PRIORITY;
+use crate::facts::{CacheName, Name};
+use crate::workqueue::{LOW_PRIORITY, SourceNames};
 use crate::{
-    Deleted, EventHandler, HandlerOptions, Held, Lister, Object, ObjectKey, Registration, SharedInformer,
-    SharedInformerFactory, WorkQueue, is_resync,
+    Cause, Deleted, EventHandler, HandlerOptions, Held, Lister, Object, ObjectKey, Reason, Registration,
+    SharedInformer, SharedInformerFactory, WorkQueue, is_resync,
 };
 
 /// After so many objects a replay lets others run.
@@ -43,12 +46,13 @@ pub(super) struct Queue {
     pub(super) intake: Arc<Intake>,
     /// The number of the next source that keys can be held for.
     pub(super) next_source: u32,
+    pub(super) source_names: SourceNames,
     pub(super) resync: Option<Duration>,
     pub(super) name: String,
 }
 
 impl Source {
-    pub(super) fn new<T: Object>(
+    pub(super) fn new<T: Object + Serialize + DeserializeOwned>(
         informer: impl FnOnce(&SharedInformerFactory) -> SharedInformer<T> + Send + 'static,
         map: MapFn<T>,
     ) -> Source {
@@ -56,7 +60,14 @@ impl Source {
             let informer = informer(factory);
             let options = HandlerOptions { resync: queue.resync, name: Some(queue.name.clone()) };
             let rule = Arc::new(Rule { map, predicate });
-            let handler = Enqueue { rule: rule.clone(), intake: queue.intake.clone() };
+            let handler = Enqueue {
+                rule: rule.clone(),
+                intake: queue.intake.clone(),
+                resource: informer.name().into(),
+                has_managers: informer.keeps_managed_fields(),
+            };
+            let names = informer.scopes().map(|scope| CacheName::new(informer.name(), scope));
+            queue.source_names.write().extend(names);
             let registration = informer.add_handler_with(handler, options);
             let lister: Lister<T> = informer.lister();
             Attached {
@@ -85,40 +96,62 @@ struct Rule<T> {
 struct Enqueue<T> {
     rule: Arc<Rule<T>>,
     intake: Arc<Intake>,
+    resource: Name,
+    /// Whether the cached objects say who changed them.
+    has_managers: bool,
 }
 
 impl<T: Object> Enqueue<T> {
-    fn enqueue(&self, priority: i32, object: &Held<T>) {
+    fn enqueue(&self, priority: i32, object: &Held<T>, cause: Cause) {
         for key in (self.rule.map)(object) {
-            self.intake.add(priority, key);
+            self.intake.add(priority, key, || self.reason(cause, object));
         }
     }
+
+    fn reason(&self, cause: Cause, object: &Held<T>) -> Reason {
+        let manager = if self.has_managers { last_manager(object) } else { None };
+        Reason { manager, ..Reason::object(cause, &self.resource, object) }
+    }
+}
+
+/// Who changed an object last.
+fn last_manager<T: Object>(object: &Held<T>) -> Option<Name> {
+    let managers = object.meta().managed_fields.iter().flatten();
+    let last = managers.max_by_key(|manager| manager.time.as_ref().map(|time| time.0))?;
+    last.manager.as_deref().map(Name::from)
 }
 
 impl<T: Object> EventHandler<T> for Enqueue<T> {
     fn on_add(&self, object: &Held<T>, is_initial: bool) {
         if self.rule.predicate.passes(|| Change::Added(object.meta())) {
-            self.enqueue(if is_initial { LOW_PRIORITY } else { 0 }, object);
+            let (priority, cause) = if is_initial { (LOW_PRIORITY, Cause::Start) } else { (0, Cause::Added) };
+            self.enqueue(priority, object, cause);
         }
     }
 
     fn on_update(&self, old: &Held<T>, new: &Held<T>) {
         if self.rule.predicate.passes(|| Change::Updated(old.meta(), new.meta())) {
             if is_resync(old, new) {
-                return self.enqueue(LOW_PRIORITY, new);
+                return self.enqueue(LOW_PRIORITY, new, Cause::Resync);
             }
             let keys = (self.rule.map)(new);
             // Whoever it concerned before may want to know that it does no more.
             let left: Vec<ObjectKey> =
                 (self.rule.map)(old).into_iter().filter(|key| !keys.contains(key)).collect();
-            keys.into_iter().for_each(|key| self.intake.add(0, key));
-            left.into_iter().for_each(|key| self.intake.add_departed(key));
+            for key in keys {
+                self.intake.add(0, key, || self.reason(Cause::Updated, new));
+            }
+            for key in left {
+                self.intake.add_departed(key, || self.reason(Cause::Deleted, new));
+            }
         }
     }
 
     fn on_delete(&self, deleted: &Deleted<T>) {
         if self.rule.predicate.passes(|| Change::Deleted(deleted.object.meta())) {
-            (self.rule.map)(&deleted.object).into_iter().for_each(|key| self.intake.add_departed(key));
+            for key in (self.rule.map)(&deleted.object) {
+                self.intake.add_departed(key, || self.reason(Cause::Deleted, &deleted.object));
+            }
         }
     }
 }

@@ -13,17 +13,23 @@ use tracing::Instrument;
 
 use super::caches::{Cache, until_seen};
 use super::context::{Context, Shared};
+use super::detector::{Detector, Loop};
 use super::live::until_known;
 use super::metrics::{ControllerMetrics, Outcome};
 use super::reconciler::AnyReconciler;
-use super::writes::{Notes, Unknown};
+use super::writes::{self, Notes, Unknown, Write};
 use super::{Action, ReconcileError};
+use crate::facts::{Facts, Finding, LoopEvent, Name, ReconcileResult, Reconciling};
+use crate::mutants::{Promise, is_kept};
 use crate::workqueue::{Item, Released, Until};
-use crate::{ObjectKey, WorkQueue};
+use crate::{ObjectKey, Reasons, WorkQueue};
 
 /// What the workers of one controller share.
 pub(super) struct Work {
     pub(super) queue: WorkQueue<ObjectKey>,
+    pub(super) name: Name,
+    pub(super) facts: Facts,
+    pub(super) detector: Detector,
     pub(super) reconciler: Box<dyn AnyReconciler>,
     pub(super) caches: Vec<Box<dyn Cache>>,
     pub(super) context: Arc<Shared>,
@@ -34,22 +40,30 @@ pub(super) struct Work {
 
 /// Works until `ending`, writing with `client`. A reconcile that has begun is finished; what is queued or held stays.
 pub(super) async fn run(work: Arc<Work>, client: Client, ending: CancellationToken) {
-    let notes = Notes::default();
-    let tracked = notes.client(&client);
+    let notes = Notes::new(work.clone());
+    let tracked = notes.client(&client, &work.context.memory);
     // Keys of which the server is being asked what they wrote.
     let mut asking: Vec<Task<()>> = Vec::new();
     loop {
         let item = tokio::select! {
             biased;
-            () = ending.cancelled() => break,
+            () = ending.cancelled(), if is_kept(Promise::Shutdown) => break,
             item = work.queue.get() => item,
         };
-        let Some(item) = item else { break };
-        let context =
-            Context { shared: work.context.clone(), client: tracked.clone(), untracked: client.clone() };
+        let Some(mut item) = item else { break };
+        let (reasons, id) = (work.begin(&mut item), work.facts.next_id());
+        notes.begin(&item, id);
+        let context = Context {
+            shared: work.context.clone(),
+            client: tracked.clone(),
+            untracked: client.clone(),
+            reasons: Arc::new(reasons),
+            id,
+        };
         reconcile(&work, &item, context).await;
         let writes = notes.take();
-        if writes.is_empty() {
+        work.end(&item, &writes);
+        if writes.is_empty() || !is_kept(Promise::OwnWrites) {
             item.done();
             continue;
         }
@@ -61,6 +75,69 @@ pub(super) async fn run(work: Arc<Work>, client: Client, ending: CancellationTok
             let asked = ask(work.clone(), client.clone(), item, until, unknown);
             asking.push(work.context.env.spawn(asked));
         }
+    }
+}
+
+impl Work {
+    /// A reconcile begins: says why, and whether it goes round in circles.
+    fn begin(&self, item: &mut Item<ObjectKey>) -> Reasons {
+        let mut reasons = item.take_reasons();
+        if let Some(found) = self.detector.started(item, &mut reasons) {
+            self.found_loop(item, found);
+        }
+        self.metrics.reasons(&reasons);
+        reasons
+    }
+
+    fn found_loop(&self, key: &ObjectKey, Loop { times, resource, object, is_new }: Loop) {
+        self.metrics.self_triggered();
+        if is_new {
+            tracing::warn!(
+                controller = self.context.name,
+                %key,
+                times,
+                %resource,
+                %object,
+                "nothing but its own writes causes the next reconcile, again and again",
+            );
+        }
+        let finding = Finding::SelfTriggered { times, resource, object };
+        self.find(key, finding);
+    }
+
+    /// A reconcile has ended, and wrote this.
+    fn end(&self, key: &ObjectKey, writes: &[Write]) {
+        self.detector.ended(key, writes);
+        for write in writes.iter().filter(|write| write.is_unchanged) {
+            let writes::Outcome::Version { key: object, .. } = &write.outcome else { continue };
+            self.metrics.unchanged_write();
+            if self.detector.unchanged(key) {
+                tracing::warn!(
+                    controller = self.context.name,
+                    %key,
+                    resource = write.resource,
+                    %object,
+                    "a write changed nothing; compare before writing",
+                );
+            }
+            let (resource, object) = (Name::from(write.resource.as_str()), object.clone());
+            self.find(key, Finding::UnchangedWrite { resource, object });
+        }
+    }
+
+    fn find(&self, key: &ObjectKey, finding: Finding) {
+        self.facts.tell(|| LoopEvent::Finding { controller: self.name.clone(), key: key.clone(), finding });
+    }
+}
+
+fn result_of(result: &Result<Action, ReconcileError>) -> ReconcileResult {
+    match result {
+        Ok(action) => match action.delay() {
+            Some(delay) => ReconcileResult::RequeueAfter { delay },
+            None => ReconcileResult::Done,
+        },
+        Err(error) if error.is_terminal() => ReconcileResult::FailedForGood { error: error.to_string() },
+        Err(error) => ReconcileResult::Failed { error: error.to_string() },
     }
 }
 
@@ -139,10 +216,19 @@ async fn reconcile(work: &Work, item: &Item<ObjectKey>, context: Context) {
     let key: ObjectKey = (**item).clone();
     let started = Instant::now();
     let running = work.metrics.started();
-    let span = tracing::info_span!("reconcile", controller = work.context.name, key = %key);
-    let result = call(work, key.clone(), context).instrument(span).await;
-    drop(running);
     let retried = work.queue.num_requeues(&key);
+    let told = (&work.facts, &work.name, key.clone());
+    let told = Reconciling::begin(told, context.id, &context.reasons, retried);
+    let span = tracing::info_span!(
+        "reconcile",
+        controller = work.context.name,
+        key = %key,
+        reconcile = context.id,
+        reasons = %context.reasons,
+    );
+    let result = call(work, key.clone(), context).instrument(span).await;
+    told.end(|| result_of(&result));
+    drop(running);
     let outcome = match &result {
         Ok(action) if action.delay().is_some() => Outcome::RequeueAfter,
         Ok(_) => Outcome::Success,

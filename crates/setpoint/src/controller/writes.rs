@@ -3,15 +3,21 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use tower::{BoxError, Service};
 
+use super::caches::{Before, concerned};
+use super::worker::Work;
+use crate::ensure::memory::{Memory, Recall};
+use crate::facts::{LoopEvent, Name, WriteResult};
+use crate::mutants::{Promise, is_kept};
 use crate::{ObjectKey, ResourceVersion};
 
 /// One write, as far as caches are concerned.
@@ -20,6 +26,16 @@ pub(super) struct Write {
     /// What was written to, like `deployments.apps`.
     pub(super) resource: String,
     pub(super) outcome: Outcome,
+    /// The field manager that the request named.
+    pub(super) manager: Option<Name>,
+    /// Whether the object has the version that it had before.
+    pub(super) is_unchanged: bool,
+}
+
+impl Write {
+    pub(super) fn new(resource: impl Into<String>, outcome: Outcome) -> Write {
+        Write { resource: resource.into(), outcome, manager: None, is_unchanged: false }
+    }
 }
 
 /// What a cache will see of a write.
@@ -43,23 +59,64 @@ pub(super) struct Unknown {
 }
 
 /// The notes of one worker: what the reconcile that it runs now has written.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Notes(Arc<Mutex<Vec<Write>>>);
+#[derive(Clone)]
+pub(super) struct Notes {
+    work: Arc<Work>,
+    noted: Arc<Mutex<Noted>>,
+}
+
+#[derive(Default)]
+struct Noted {
+    writes: Vec<Write>,
+    /// The key that is being reconciled, and the number of the reconcile.
+    reconcile: Option<(ObjectKey, u64)>,
+}
 
 impl Notes {
-    /// What was written since the last call.
-    pub(super) fn take(&self) -> Vec<Write> {
-        std::mem::take(&mut self.0.lock())
+    pub(super) fn new(work: Arc<Work>) -> Notes {
+        Notes { work, noted: Arc::default() }
     }
 
-    /// A client like `client` whose writes are noted here.
-    pub(super) fn client(&self, client: &Client) -> Client {
+    /// From now on, what is written is written by this reconcile.
+    pub(super) fn begin(&self, key: &ObjectKey, id: u64) {
+        self.noted.lock().reconcile = Some((key.clone(), id));
+    }
+
+    /// What was written since the last call.
+    pub(super) fn take(&self) -> Vec<Write> {
+        std::mem::take(&mut self.noted.lock().writes)
+    }
+
+    /// A client like `client` whose writes are noted here, and which knows what came of earlier ones.
+    pub(super) fn client(&self, client: &Client, memory: &Memory) -> Client {
         let namespace = client.default_namespace().to_owned();
-        Client::new(NotedService { client: client.clone(), notes: self.clone() }, namespace)
+        let service = NotedService { client: client.clone(), notes: self.clone(), memory: memory.clone() };
+        Client::new(service, namespace)
+    }
+
+    /// What the caches and the notes have of an object before it is written.
+    fn before(&self, target: &Target) -> Option<Before> {
+        let key = target.key()?;
+        concerned(&self.work.caches, &target.resource).find_map(|cache| cache.before(&key))
+    }
+
+    /// Whether the reconcile itself has written an object in this version already.
+    fn has(&self, write: &Write) -> bool {
+        let noted = self.noted.lock();
+        noted.writes.iter().any(|other| other.resource == write.resource && other.outcome == write.outcome)
     }
 
     fn push(&self, write: Write) {
-        self.0.lock().push(write);
+        self.noted.lock().writes.push(write);
+    }
+
+    fn tell(&self, event: impl FnOnce(Name, ObjectKey, u64) -> LoopEvent) {
+        if self.work.facts.is_heard() {
+            let reconcile = self.noted.lock().reconcile.clone();
+            if let Some((key, id)) = reconcile {
+                self.work.facts.tell(|| event(self.work.name.clone(), key, id));
+            }
+        }
     }
 }
 
@@ -67,6 +124,7 @@ impl Notes {
 struct NotedService {
     client: Client,
     notes: Notes,
+    memory: Memory,
 }
 
 impl Service<Request<Body>> for NotedService {
@@ -79,12 +137,18 @@ impl Service<Request<Body>> for NotedService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if let Some(recall) = request.extensions().get::<Recall>()
+            && let Err(known) = self.memory.hear(recall)
+        {
+            return Box::pin(ready(Err(known.into())));
+        }
         let (client, notes) = (self.client.clone(), self.notes.clone());
         let target = Target::of(&request);
         Box::pin(async move {
             let Some(target) = target else { return Ok(client.send(request).await?) };
             // If the caller gives up in the meantime, the write may have happened all the same.
-            let mut pending = Pending { target: Some(target), notes };
+            let before = notes.before(&target);
+            let mut pending = Pending { target: Some(target), before, notes };
             let response = client.send(request).await?;
             let (parts, body) = response.into_parts();
             let bytes = body.collect().await?.to_bytes();
@@ -97,6 +161,8 @@ impl Service<Request<Body>> for NotedService {
 /// A write under way. Dropped before it is finished, it is noted as unknown.
 struct Pending {
     target: Option<Target>,
+    /// The object as it was cached when the write was sent.
+    before: Option<Before>,
     notes: Notes,
 }
 
@@ -104,20 +170,83 @@ impl Pending {
     fn finish(&mut self, status: http::StatusCode, body: &[u8]) {
         let Some(target) = self.target.take() else { return };
         if status.is_success() {
-            if let Some(write) = target.written(body) {
+            if let Some(mut write) = target.written(body) {
+                write.is_unchanged = self.is_unchanged(&target, &write);
+                self.tell(&target, Some(&write), body, None);
                 self.notes.push(write);
             }
-        } else if status.is_server_error() {
+        } else if status.is_server_error() && is_kept(Promise::ServerErrors) {
             // The server itself does not know; or it is a proxy's answer, which knows even less.
-            self.notes.push(target.unknown());
+            let write = target.unknown();
+            self.tell(&target, Some(&write), body, None);
+            self.notes.push(write);
+        } else {
+            self.tell(&target, None, body, Some(status));
         }
     }
+
+    /// Whether the object has the version that it had before: as it was cached when the write was sent, or as this
+    /// reconcile left it.
+    fn is_unchanged(&self, target: &Target, write: &Write) -> bool {
+        let Outcome::Version { version, .. } = &write.outcome else { return false };
+        let before = self.before.as_ref().and_then(|before| before.version.as_ref());
+        target.name.is_some() && (before == Some(version) || self.notes.has(write))
+    }
+
+    /// Tells the write: what became of it, or the status with which it was refused.
+    fn tell(
+        &mut self,
+        target: &Target,
+        write: Option<&Write>,
+        body: &[u8],
+        refused: Option<http::StatusCode>,
+    ) {
+        let before = self.before.take();
+        self.notes.tell(|controller, key, id| {
+            let (object, result) = match write.map(|write| (&write.outcome, write.is_unchanged)) {
+                Some((Outcome::Version { key, version }, is_unchanged)) => {
+                    (Some(key.clone()), WriteResult::Written { version: version.clone(), is_unchanged })
+                }
+                Some((Outcome::Gone { key, .. }, _)) => (Some(key.clone()), WriteResult::Gone),
+                Some((Outcome::Unknown(_), _)) => (target.key(), WriteResult::Unknown),
+                None => (target.key(), refusal(refused, body)),
+            };
+            let is_written = matches!(result, WriteResult::Written { .. });
+            let version = before.as_ref().and_then(|before| before.version.clone());
+            LoopEvent::Write {
+                controller,
+                key,
+                id,
+                method: target.method.as_str().into(),
+                resource: target.resource.as_str().into(),
+                subresource: target.subresource.as_deref().map(Name::from),
+                object,
+                result,
+                before: version,
+                changed: before.filter(|_| is_written).and_then(|before| (before.compare)(body)),
+            }
+        });
+    }
+}
+
+fn refusal(status: Option<http::StatusCode>, body: &[u8]) -> WriteResult {
+    #[derive(Default, Deserialize)]
+    struct Refusal {
+        #[serde(default)]
+        reason: String,
+    }
+    let Refusal { reason } = serde_json::from_slice(body).unwrap_or_default();
+    WriteResult::Refused { code: status.map_or(0, |status| status.as_u16()), reason }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let Some(target) = self.target.take() {
-            self.notes.push(target.unknown());
+        if let Some(target) = self.target.take()
+            && is_kept(Promise::LostAnswers)
+        {
+            let write = target.unknown();
+            self.tell(&target, Some(&write), &[], None);
+            self.notes.push(write);
         }
     }
 }
@@ -129,7 +258,9 @@ struct Target {
     collection: String,
     namespace: Option<String>,
     name: Option<String>,
-    is_delete: bool,
+    subresource: Option<String>,
+    method: Method,
+    manager: Option<Name>,
 }
 
 impl Target {
@@ -140,8 +271,21 @@ impl Target {
         if request.uri().query().is_some_and(|query| query.contains("dryRun=All")) {
             return None;
         }
-        let is_delete = *request.method() == Method::DELETE;
-        Target::parse(request.uri().path()).map(|target| Target { is_delete, ..target })
+        let method = request.method().clone();
+        let manager = request.uri().query().and_then(manager_in);
+        Target::parse(request.uri().path()).map(|target| Target { method, manager, ..target })
+    }
+
+    /// What is written, if it has a name yet.
+    fn key(&self) -> Option<ObjectKey> {
+        self.name.as_deref().map(|name| self.key_of(name))
+    }
+
+    fn key_of(&self, name: &str) -> ObjectKey {
+        match &self.namespace {
+            Some(namespace) => ObjectKey::namespaced(namespace, name),
+            None => ObjectKey::cluster(name),
+        }
     }
 
     fn parse(path: &str) -> Option<Target> {
@@ -173,38 +317,44 @@ impl Target {
             collection: format!("/{prefix}/{version}/{place}{plural}"),
             namespace,
             name: name.map(|name| (*name).to_owned()),
-            is_delete: false,
+            subresource: subresource.map(|subresource| (*subresource).to_owned()),
+            method: Method::GET,
+            manager: None,
         })
     }
 
-    fn unknown(self) -> Write {
-        let Target { resource, collection, namespace, name, .. } = self;
-        Write { resource, outcome: Outcome::Unknown(Unknown { collection, namespace, name }) }
+    fn unknown(&self) -> Write {
+        let Target { collection, namespace, name, .. } = self;
+        let (collection, namespace, name) = (collection.clone(), namespace.clone(), name.clone());
+        Write::new(&self.resource, Outcome::Unknown(Unknown { collection, namespace, name }))
     }
 
     /// What the answer says about the object; none if it says nothing that a cache could be held against.
-    fn written(self, body: &[u8]) -> Option<Write> {
-        if self.is_delete && self.name.is_none() {
+    fn written(&self, body: &[u8]) -> Option<Write> {
+        if self.method == Method::DELETE && self.name.is_none() {
             // Which objects of the collection have gone, and which only got a deletion time, it does not say.
-            return Some(self.unknown());
+            return is_kept(Promise::DeleteCollection).then(|| self.unknown());
         }
         let answer: Answer = serde_json::from_slice(body).ok()?;
-        let key = |name: &str| match &self.namespace {
-            Some(namespace) => ObjectKey::namespaced(namespace, name),
-            None => ObjectKey::cluster(name),
-        };
         let outcome = if answer.kind.as_deref() == Some("Status") {
             let details = answer.details?;
-            Outcome::Gone { key: key(details.name.as_deref().or(self.name.as_deref())?), uid: details.uid? }
+            let name = details.name.as_deref().or(self.name.as_deref())?;
+            Outcome::Gone { key: self.key_of(name), uid: details.uid? }
         } else {
             let metadata = answer.metadata?;
             Outcome::Version {
-                key: key(metadata.name.as_deref()?),
+                key: self.key_of(metadata.name.as_deref()?),
                 version: metadata.resource_version.as_deref()?.into(),
             }
         };
-        Some(Write { resource: self.resource, outcome })
+        Some(Write { manager: self.manager.clone(), ..Write::new(&self.resource, outcome) })
     }
+}
+
+/// The field manager that a query names.
+fn manager_in(query: &str) -> Option<Name> {
+    let manager = query.split('&').find_map(|pair| pair.strip_prefix("fieldManager="))?;
+    percent_decode_str(manager).decode_utf8().ok().map(|manager| Name::from(&*manager))
 }
 
 #[derive(Deserialize)]

@@ -2,7 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::{Batch, Deleted, Delta, Held, Object, ObjectKey, Writer};
+use crate::facts::CacheChange;
+use crate::{Batch, Cause, Deleted, Delta, Held, Object, ObjectKey, Writer};
 
 /// What a batch changed in the cache.
 #[derive(Debug)]
@@ -20,6 +21,17 @@ impl<T: Object> Change<T> {
             Change::Updated { new, .. } => new.key(),
             Change::Deleted { old, .. } => old.key(),
         }
+    }
+
+    /// The change as a fact.
+    pub(super) fn told(&self) -> CacheChange {
+        let (cause, object) = match self {
+            Change::Added { object, .. } => (Cause::Added, object),
+            Change::Updated { new, .. } => (Cause::Updated, new),
+            Change::Deleted { deleted, .. } => (Cause::Deleted, &deleted.object),
+            Change::Synced(object) => (Cause::Resync, object),
+        };
+        CacheChange { key: object.key().clone(), cause, version: object.version().cloned() }
     }
 }
 

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::core::Core;
 use super::{Inner, ScopeParts, SharedInformer};
+use crate::facts::Facts;
 use crate::reflector::{Decoder, ErrorHandler, Keep, Reflector, ReflectorMetrics, Target, WireKind};
 use crate::{
     DeltaFifo, Indexer, MapStore, Metrics, Object, ReflectorConfig, ReflectorError, Scope, Store, Trimmed,
@@ -41,6 +42,7 @@ pub struct InformerBuilder<K, T = K> {
     on_error: Option<ErrorHandler>,
     env: Env,
     metrics: Metrics,
+    facts: Facts,
 }
 
 /// What an informer lists, watches and caches, as far as that can be told.
@@ -166,6 +168,7 @@ impl<K: Object> InformerBuilder<K> {
             on_error: None,
             env: Env::system(),
             metrics: Metrics::default(),
+            facts: Facts::default(),
         }
     }
 
@@ -199,6 +202,7 @@ impl<K: Object> InformerBuilder<K> {
             on_error: self.on_error,
             env: self.env,
             metrics: self.metrics,
+            facts: self.facts,
         }
     }
 
@@ -322,6 +326,12 @@ where
         self
     }
 
+    /// Where to tell what happens.
+    pub fn facts(mut self, facts: &Facts) -> Self {
+        self.facts = facts.clone();
+        self
+    }
+
     /// What is listed, watched and cached.
     pub(crate) fn identity(&self) -> Identity {
         let mut namespaces = self.namespaces.clone();
@@ -340,7 +350,8 @@ where
         self.namespaces = other.namespaces.clone();
         self.resync = other.resync;
         self.config = other.config.clone();
-        self.env(other.env.clone()).metrics(other.metrics.clone())
+        self.keep_managed_fields = other.keep_managed_fields;
+        self.env(other.env.clone()).metrics(other.metrics.clone()).facts(&other.facts)
     }
 
     /// The informer, which does nothing until it is started.
@@ -365,7 +376,7 @@ where
         let parts = scopes.iter().map(|scope| self.scope_parts(scope, &indexer, &decoder)).collect();
         let name = self.resource.name();
         let is_filtered = self.label_selector.is_some() || self.field_selector.is_some();
-        let core = Core::new(indexer, scopes, name, self.env, self.metrics, self.resync);
+        let core = Core::new(indexer, scopes, name, self.env, self.metrics, self.facts, self.resync);
         SharedInformer {
             inner: Arc::new(Inner {
                 core: Arc::new(core),
@@ -373,6 +384,7 @@ where
                 supervisors: Mutex::default(),
                 stop: CancellationToken::new(),
                 is_filtered,
+                keeps_managed_fields: self.keep_managed_fields,
             }),
         }
     }
@@ -395,6 +407,7 @@ where
         let reflector = Reflector {
             client: self.client.clone(),
             metrics: ReflectorMetrics::new(self.metrics.clone(), &target),
+            facts: self.facts.clone(),
             target: target.clone(),
             decoder: decoder.clone(),
             indexer: indexer.clone(),

@@ -9,11 +9,12 @@ use parking_lot::Mutex;
 use setpoint_env::{Env, Task};
 use tokio::sync::{Notify, watch};
 
-use super::apply::apply;
+use super::apply::{Change, apply};
 use super::fold::FoldBuffer;
 use super::handler::Owner;
 use super::listener::{Listener, Teller};
 use super::observer::{Applied, Observer};
+use crate::facts::{CacheChanges, CacheName, Facts, LoopEvent};
 use crate::metrics::Gauge;
 use crate::{
     Batch, DeltaFifo, EventHandler, HandlerOptions, Held, Indexer, Metrics, Object, Registration, Scope,
@@ -25,6 +26,7 @@ pub(super) struct Core<T> {
     pub(super) env: Env,
     pub(super) name: String,
     pub(super) metrics: Metrics,
+    pub(super) facts: Facts,
     pub(super) resync: Option<Duration>,
     listeners: Mutex<Listeners<T>>,
     /// How far the cache has got; changes with every batch.
@@ -69,6 +71,7 @@ impl<T: Object> Core<T> {
         name: String,
         env: Env,
         metrics: Metrics,
+        facts: Facts,
         resync: Option<Duration>,
     ) -> Core<T> {
         let unsynced = scopes.into_iter().collect();
@@ -79,6 +82,7 @@ impl<T: Object> Core<T> {
             env,
             name,
             metrics,
+            facts,
             resync,
             listeners: Mutex::new(Listeners {
                 next_id: 0,
@@ -130,10 +134,15 @@ impl<T: Object> Core<T> {
         if batch.is_replace() {
             listeners.restarting.remove(scope);
         }
+        let is_heard = self.facts.is_heard();
+        if is_heard {
+            self.tell_applied(scope, batch, &changes);
+        }
         let has_synced_now =
             batch.is_replace() && listeners.unsynced.remove(scope) && listeners.unsynced.is_empty();
         if !changes.is_empty() || has_synced_now {
-            for listener in listeners.all.values().filter_map(|entry| entry.listener.as_ref()) {
+            for entry in listeners.all.values() {
+                let Some(listener) = &entry.listener else { continue };
                 let mut buffer = listener.buffer.lock();
                 if !is_first_list || !buffer.begin_with(&changes) {
                     changes.iter().for_each(|change| buffer.push(change));
@@ -141,8 +150,12 @@ impl<T: Object> Core<T> {
                 if has_synced_now {
                     buffer.cache_has_synced();
                 }
-                listener.lag.set(buffer.lag() as u64);
+                let lag = buffer.lag();
+                listener.lag.set(lag as u64);
                 drop(buffer);
+                if is_heard {
+                    self.facts.push(backlog(&self.name, &entry.handler_name, lag));
+                }
                 listener.news.notify_one();
             }
         }
@@ -153,6 +166,20 @@ impl<T: Object> Core<T> {
         self.progress.send_modify(|progress| {
             progress.batches += 1;
             progress.changes += changes.len() as u64 + u64::from(has_synced_now);
+        });
+        drop(listeners);
+        if is_heard {
+            self.facts.wake();
+        }
+    }
+
+    #[cold]
+    fn tell_applied(&self, scope: &Scope, batch: &Batch<'_, T>, changes: &[Change<T>]) {
+        self.facts.push(LoopEvent::Applied {
+            cache: CacheName::new(&self.name, scope),
+            version: batch.version().cloned(),
+            is_list: batch.is_replace(),
+            changes: CacheChanges::new(changes.iter().map(Change::told)),
         });
     }
 
@@ -204,6 +231,8 @@ impl<T: Object> Core<T> {
             resync: options.resync.or(self.resync),
             core: Arc::downgrade(self),
             env: self.env.clone(),
+            facts: self.facts.clone(),
+            names: (self.name.clone(), handler_name.clone()),
         };
         let task = self.env.spawn(teller.run());
         listeners.all.insert(id, Entry { listener: Some(listener), handler_name, task });
@@ -267,6 +296,11 @@ impl<T> Listeners<T> {
         self.next_id += 1;
         self.next_id
     }
+}
+
+/// How far a handler is behind.
+pub(super) fn backlog(resource: &str, handler: &str, backlog: usize) -> LoopEvent {
+    LoopEvent::Handler { resource: resource.into(), handler: handler.into(), backlog }
 }
 
 const HANDLER_LAG: &str = "informer_handler_lag";

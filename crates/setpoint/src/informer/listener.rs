@@ -12,8 +12,9 @@ use setpoint_env::Env;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::core::Core;
+use super::core::{Core, backlog};
 use super::fold::{FoldBuffer, Notice, Popped};
+use crate::facts::Facts;
 use crate::metrics::{Counter, Gauge};
 use crate::reflector::BackoffState;
 use crate::{Backoff, EventHandler, Object};
@@ -37,6 +38,9 @@ pub(super) struct Teller<T> {
     pub(super) resync: Option<Duration>,
     pub(super) core: Weak<Core<T>>,
     pub(super) env: Env,
+    pub(super) facts: Facts,
+    /// What the cache is of, and what the handler is called.
+    pub(super) names: (String, String),
 }
 
 impl<T: Object> Teller<T> {
@@ -70,6 +74,7 @@ impl<T: Object> Teller<T> {
                 Popped::Synced => drop(self.synced.send_replace(true)),
                 Popped::Nothing => {
                     self.listener.lag.set(0);
+                    self.facts.tell(|| backlog(&self.names.0, &self.names.1, 0));
                     self.wait(*resync_at).await;
                 }
             }

@@ -10,6 +10,7 @@ use tracing::Instrument;
 
 use super::core::Core;
 use crate::Object;
+use crate::facts::ReflectorState;
 use crate::reflector::{BackoffState, Reflector};
 
 /// What the supervisor of a scope needs.
@@ -44,6 +45,7 @@ impl<T: Object> Supervisor<T> {
             reflector.fifo.clear();
             reflector.metrics.restart();
             tracing::error!(error = words, "the informer begins again with a list after a pause");
+            reflector.tell(|| ReflectorState::Panicked { error: words.clone() });
             *reflector.trouble.lock() = Some(words);
             tokio::select! {
                 biased;

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::JITTER;
 use super::lock::{Lock, Outcome};
 use super::{Fence, LeaderElection, Term};
+use crate::mutants::{Promise, is_kept};
 
 /// One replica that stands for election.
 pub(super) struct Elector<'a> {
@@ -63,8 +64,13 @@ impl<'a> Elector<'a> {
                     self.release().await;
                     return Some(output);
                 }
+                // The lease is left to expire: what was cut may still be on its way to the server.
                 End::Lost if shutdown.is_cancelled() => return None,
-                End::Lost => {}
+                End::Lost => tokio::select! {
+                    biased;
+                    () = shutdown.cancelled() => return None,
+                    () = self.land() => {}
+                },
             }
         }
     }
@@ -83,6 +89,16 @@ impl<'a> Elector<'a> {
                 }
             }
             clock.sleep_until(clock.now().saturating_add(clock.jitter(config.retry, JITTER))).await;
+        }
+    }
+
+    /// Waits as long as any other replica would at least: then what was cut when the lease was lost has arrived at the
+    /// server, and the next term finds it there.
+    async fn land(&self) {
+        let LeaderElection { config, clock, .. } = self.election;
+        let wait = config.lease.saturating_sub(config.renew_deadline);
+        if is_kept(Promise::Landing) {
+            clock.sleep_until(clock.now().saturating_add(wait)).await;
         }
     }
 

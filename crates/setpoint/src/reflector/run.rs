@@ -12,6 +12,7 @@ use super::error::Failure;
 use super::recovery::{AsOf, Recovery, State, Step};
 use super::stage::Stage;
 use super::stream::EventStream;
+use crate::facts::ReflectorState;
 use crate::{Object, ResourceVersion};
 
 pub(super) struct Run<T> {
@@ -47,6 +48,7 @@ impl<T: Object> Run<T> {
     pub(super) async fn forever(mut self) -> Infallible {
         loop {
             let before = self.last.clone();
+            self.parts.tell(|| self.told());
             let result = self.request().await;
             if result.is_ok() || self.last != before {
                 self.recovery.worked();
@@ -55,6 +57,17 @@ impl<T: Object> Run<T> {
                 Ok(next) => next,
                 Err(failure) => self.recover(failure).await,
             };
+        }
+    }
+
+    /// The request that comes now, as a fact.
+    fn told(&self) -> ReflectorState {
+        match self.state {
+            State::StreamingList(_) => ReflectorState::Listing { is_streaming: true },
+            State::List(_) | State::Page | State::WholeList => {
+                ReflectorState::Listing { is_streaming: false }
+            }
+            State::Watch => ReflectorState::Watching { from: self.last.clone() },
         }
     }
 
@@ -73,6 +86,11 @@ impl<T: Object> Run<T> {
         if self.state == State::Watch && next != State::Watch {
             self.parts.metrics.relist(failure.as_label());
         }
+        self.parts.tell(|| ReflectorState::Failed {
+            error: failure.to_string(),
+            pause,
+            lists_next: next != State::Watch,
+        });
         if pause.is_zero() && matches!(failure, Failure::Refused { .. }) {
             // A server that says what it can do instead is not in trouble.
             tracing::debug!(%failure, ?next, "the reflector asks in another way");

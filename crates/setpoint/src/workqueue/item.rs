@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::WorkQueue;
 use super::holds::Until;
+use super::reasons::Reasons;
 use super::shared::Found;
 use super::state::Taken;
 
@@ -23,6 +24,7 @@ pub struct Item<K> {
     key: K,
     slot: u32,
     priority: i32,
+    reasons: Reasons,
 }
 
 impl<K> Item<K> {
@@ -31,7 +33,8 @@ impl<K> Item<K> {
         if let Some(metrics) = &queue.inner.metrics {
             metrics.taken(Duration::from_nanos(taken.queued));
         }
-        Item { queue: queue.clone(), key: taken.key, slot: taken.slot, priority: taken.priority }
+        let Taken { key, slot, priority, reasons, .. } = taken;
+        Item { queue: queue.clone(), key, slot, priority, reasons }
     }
 
     /// The key.
@@ -42,6 +45,15 @@ impl<K> Item<K> {
     /// The priority at which the key was queued.
     pub fn priority(&self) -> i32 {
         self.priority
+    }
+
+    /// Why the key is processed: everything since it was last taken, merged.
+    pub fn reasons(&self) -> &Reasons {
+        &self.reasons
+    }
+
+    pub(crate) fn take_reasons(&mut self) -> Reasons {
+        std::mem::take(&mut self.reasons)
     }
 
     /// Says that the key is done. If it was added again in the meantime, it is queued again now.

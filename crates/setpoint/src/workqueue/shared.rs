@@ -16,7 +16,9 @@ use tokio::time::Instant;
 
 use super::holds::{Named, Until};
 use super::moment::Moment;
+use super::reasons::{Cause, Reason};
 use super::state::{Added, Released, State, Taken, Unfinished};
+use super::steps::Steps;
 use super::sync::{Mutex, MutexGuard};
 
 /// The state of a queue, shared by everybody who adds, gets and is done.
@@ -27,17 +29,23 @@ pub(super) struct Shared<K> {
     origin: Instant,
     /// Whether to note when keys were added and taken.
     timed: bool,
-    on_release: OnRelease<K>,
+    calls: Outside<K>,
 }
 
-/// Told of every key that is held no more, after the lock is released.
-pub(super) struct OnRelease<K>(pub(super) Option<ReleaseFn<K>>);
+/// Whom a queue calls after its lock is released.
+struct Outside<K> {
+    /// Told of every key that is held no more.
+    on_release: Option<ReleaseFn<K>>,
+    /// Wakes those who listen to the steps of keys.
+    wake: Option<WakeFn>,
+}
 
 pub(super) type ReleaseFn<K> = Box<dyn Fn(Released<K>) + Send + Sync>;
+pub(super) type WakeFn = Box<dyn Fn() + Send + Sync>;
 
-impl<K> std::fmt::Debug for OnRelease<K> {
+impl<K> std::fmt::Debug for Outside<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("OnRelease")
+        f.write_str("Outside")
     }
 }
 
@@ -184,15 +192,30 @@ impl<K> Locked<K> {
 }
 
 impl<K> Shared<K> {
-    pub(super) fn new(timed: bool, on_release: Option<ReleaseFn<K>>) -> Shared<K> {
+    /// `steps` are told under the lock, and `wake` is called after it.
+    pub(super) fn new(
+        timed: bool,
+        on_release: Option<ReleaseFn<K>>,
+        steps: Option<(Steps<K>, WakeFn)>,
+    ) -> Shared<K> {
         let (gets, drains) = (Waiters::default(), Waiters::default());
-        let locked = Mutex::new(Locked { state: State::new(), gets, drains, timekeeper: None });
-        Shared { locked, origin: Instant::now(), timed, on_release: OnRelease(on_release) }
+        let (steps, wake) = steps.unzip();
+        let locked = Mutex::new(Locked { state: State::new(steps), gets, drains, timekeeper: None });
+        Shared { locked, origin: Instant::now(), timed, calls: Outside { on_release, wake } }
     }
 
     fn tell(&self, released: Vec<Released<K>>) {
-        if let Some(on_release) = &self.on_release.0 {
+        self.wake_listeners();
+        if let Some(on_release) = &self.calls.on_release {
             released.into_iter().for_each(on_release);
+        }
+    }
+
+    /// After the lock is released: those who listen to steps look whether there are any.
+    #[inline]
+    fn wake_listeners(&self) {
+        if let Some(wake) = &self.calls.wake {
+            wake();
         }
     }
 
@@ -275,8 +298,9 @@ impl<K> Shared<K> {
         let mut locked = self.locked.lock();
         let time = stamp.and_then(|now| locked.state.started(slot).map(|started| now.since(started)));
         let forgotten = locked.state.done(slot);
-        if forgotten.is_none() || locked.state.is_shutting_down() {
-            settle_done(locked);
+        if forgotten.is_none() || !locked.state.is_quiet() {
+            settle_done(locked, forgotten.is_none());
+            self.wake_listeners();
         } else {
             drop(locked);
         }
@@ -327,11 +351,11 @@ impl<K> Shared<K> {
     }
 }
 
-/// After a key was queued again, or while the queue shuts down: calls those who wait for that.
+/// After a key was perhaps queued again, or while the queue shuts down: calls those who wait for that.
 #[cold]
-fn settle_done<K>(mut locked: MutexGuard<'_, Locked<K>>) {
+fn settle_done<K>(mut locked: MutexGuard<'_, Locked<K>>, may_be_queued: bool) {
     let mut calls = Calls::default();
-    if locked.state.queued() > 0 {
+    if may_be_queued && locked.state.queued() > 0 {
         calls.push(locked.gets.next());
     }
     if locked.state.is_shutting_down() {
@@ -343,27 +367,41 @@ fn settle_done<K>(mut locked: MutexGuard<'_, Locked<K>>) {
 
 impl<K: Eq + Hash> Shared<K> {
     #[inline]
-    pub(super) fn add(&self, key: K, priority: i32) -> Added {
+    pub(super) fn add(&self, key: K, priority: i32, cause: Cause) -> Added {
         let stamp = self.stamp();
         let mut locked = self.locked.lock();
-        let added = locked.state.add(key, priority, stamp);
+        let added = locked.state.add(key, priority, stamp, cause);
+        self.after_add(locked, added)
+    }
+
+    pub(super) fn add_because(&self, key: K, priority: i32, reason: Reason) -> Added {
+        let stamp = self.stamp();
+        let mut locked = self.locked.lock();
+        let added = locked.state.add_because(key, priority, stamp, reason);
+        self.after_add(locked, added)
+    }
+
+    #[inline(always)]
+    fn after_add(&self, mut locked: MutexGuard<'_, Locked<K>>, added: Added) -> Added {
         let waker = if added == Added::Queued { locked.gets.next() } else { None };
         drop(locked);
         if let Some(waker) = waker {
             waker.wake();
         }
+        self.wake_listeners();
         added
     }
 
-    pub(super) fn add_at(&self, key: K, priority: i32, due: Instant) {
+    pub(super) fn add_at(&self, key: K, priority: i32, due: Instant, why: (Cause, Duration)) {
         let due = Moment::new(self.origin, due);
         let mut locked = self.locked.lock();
-        let earliest = locked.state.add_at(key, priority, due);
+        let earliest = locked.state.add_at(key, priority, due, why);
         let waker = if earliest { locked.call_timekeeper() } else { None };
         drop(locked);
         if let Some(waker) = waker {
             waker.wake();
         }
+        self.wake_listeners();
     }
 }
 

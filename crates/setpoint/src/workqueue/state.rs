@@ -8,6 +8,9 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use super::holds::{Hold, Holds, Named, Until};
 use super::lanes::{Lanes, Place};
 use super::moment::Moment;
+use super::phase::Phase;
+use super::reasons::{Cause, Causes, Details, Reason, Reasons};
+use super::steps::{Step, Steps};
 use super::timers::{Timer, Timers};
 
 /// A table larger than this is given back when it runs empty.
@@ -35,6 +38,9 @@ pub(super) struct State<K> {
     /// How many of the held keys are dirty, or will be held and are.
     held_dirty: usize,
     shutting_down: bool,
+    /// Whether it is not shutting down, and nobody could listen: what happens most has one thing to look at.
+    is_quiet: bool,
+    steps: Option<Steps<K>>,
 }
 
 /// Small, since a queue can have very many of them. A ticket of 0 is none.
@@ -56,23 +62,11 @@ struct Slot<K> {
     due: Option<Moment>,
     timer: u64,
     due_priority: i32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
-    /// Only waiting for its time, or nothing at all.
-    Absent,
-    Queued,
-    Processing,
-    /// Processing, and to be queued again.
-    Dirty,
-    /// Processing, and to be held when it is done.
-    Holding,
-    HoldingDirty,
-    /// Until something outside has happened.
-    Held,
-    /// Held, and to be queued then.
-    HeldDirty,
+    /// Why the key will want to be processed then.
+    due_causes: Causes,
+    /// Why the queued or dirty key wants to be processed.
+    causes: Causes,
+    details: Option<Box<Details>>,
 }
 
 /// What an add did.
@@ -92,6 +86,7 @@ pub(super) struct Taken<K> {
     pub(super) key: K,
     pub(super) slot: u32,
     pub(super) priority: i32,
+    pub(super) reasons: Reasons,
     /// How many nanoseconds it was queued; only with metrics, otherwise 0.
     pub(super) queued: u64,
 }
@@ -115,7 +110,7 @@ pub(super) struct Unfinished {
 }
 
 impl<K> State<K> {
-    pub(super) fn new() -> State<K> {
+    pub(super) fn new(steps: Option<Steps<K>>) -> State<K> {
         State {
             table: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
@@ -130,6 +125,8 @@ impl<K> State<K> {
             dirty: 0,
             held_dirty: 0,
             shutting_down: false,
+            is_quiet: steps.is_none(),
+            steps,
         }
     }
 
@@ -147,10 +144,22 @@ impl<K> State<K> {
         self.shutting_down
     }
 
-    /// Whether there is no time to be kept and the queue is not shutting down.
+    /// Whether nobody has to be called but a get for a key: it is not shutting down, and nobody listens.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_quiet || (!self.shutting_down && !self.is_heard())
+    }
+
+    /// Whether somebody listens to the steps of keys.
+    #[inline]
+    fn is_heard(&self) -> bool {
+        self.steps.as_ref().is_some_and(Steps::are_heard)
+    }
+
+    /// Whether there is no time to be kept either.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        !self.shutting_down && self.timers.next_due().is_none() && self.holds.is_empty()
+        self.is_quiet() && self.timers.next_due().is_none() && self.holds.is_empty()
     }
 
     /// Whether no get will ever give a key again.
@@ -194,18 +203,39 @@ impl<K> State<K> {
     /// The one place where a key comes into another phase.
     #[inline(always)]
     fn enter(&mut self, number: u32, phase: Phase) -> &mut Slot<K> {
-        let slot = self.slot(number);
+        let slot = &mut self.slots[number as usize];
         slot.phase = phase;
+        if let Some(steps) = &self.steps
+            && steps.are_heard()
+        {
+            slot.tell_phase(steps);
+        }
         slot
+    }
+
+    fn tell(&self, key: Option<&K>, step: Step<'_>) {
+        if let Some(steps) = self.steps.as_ref().filter(|steps| steps.are_heard()) {
+            steps.tell(key, step);
+        }
+    }
+
+    /// Tells that a key is being added, before anything follows from it.
+    #[cold]
+    fn tell_added(&self, number: u32, reason: &Reason, priority: i32) {
+        let slot = &self.slots[number as usize];
+        let is_coalesced =
+            matches!(slot.phase, Phase::Queued | Phase::Dirty | Phase::HoldingDirty | Phase::HeldDirty);
+        self.tell(slot.key.as_ref(), Step::Added { reason, priority, is_coalesced });
     }
 
     /// Gives a key a place at the end of a lane.
     #[inline(always)]
     fn place(&mut self, number: u32, priority: i32) {
         let ticket = self.ticket();
-        let slot = self.enter(number, Phase::Queued);
+        let slot = self.slot(number);
         slot.ticket = ticket;
         slot.priority = priority;
+        self.enter(number, Phase::Queued);
         self.lanes.push(priority, Place { slot: number, ticket });
     }
 
@@ -217,8 +247,9 @@ impl<K> State<K> {
     }
 
     #[inline(always)]
-    fn add_slot(&mut self, number: u32, priority: i32, added: Option<Moment>) -> Added {
+    fn add_slot(&mut self, number: u32, priority: i32, added: Option<Moment>, causes: Causes) -> Added {
         let slot = self.slot(number);
+        slot.causes = slot.causes.and(causes);
         match slot.phase {
             Phase::Absent => {
                 slot.added = added;
@@ -262,15 +293,15 @@ impl<K> State<K> {
     /// its time, it is forgotten, and comes back to be dropped outside the lock.
     #[inline]
     pub(super) fn done(&mut self, number: u32) -> Option<K> {
-        let was = self.slot(number).phase;
-        let slot = self.enter(number, Phase::Absent);
+        let slot = self.slot(number);
+        let (was, priority) = (slot.phase, slot.priority);
         slot.started = None;
-        let priority = slot.priority;
         self.processing -= 1;
         if was != Phase::Processing {
             self.stay(number, was, priority);
             return None;
         }
+        self.enter(number, Phase::Absent);
         self.release(number)
     }
 
@@ -344,6 +375,8 @@ impl<K> State<K> {
         is_late: bool,
         released: &mut Vec<Released<K>>,
     ) -> bool {
+        let waited = now.since(hold.since);
+        self.tell(Some(&hold.key), Step::Released { waited, is_late });
         let slot = self.slot(number);
         let (was, priority) = (slot.phase, slot.priority);
         let mut forgotten = None;
@@ -367,7 +400,6 @@ impl<K> State<K> {
                 forgotten = self.release(number);
             }
         }
-        let waited = now.since(hold.since);
         released.push(Released { key: hold.key, waited, is_late, _forgotten: forgotten });
         was == Phase::HeldDirty
     }
@@ -423,8 +455,12 @@ impl<K> State<K> {
             let slot = self.slot(timer.slot);
             slot.due = None;
             slot.timer = 0;
-            let priority = slot.due_priority;
-            let added = self.add_slot(timer.slot, priority, Some(timer.due));
+            let (priority, causes) = (slot.due_priority, std::mem::take(&mut slot.due_causes));
+            if self.is_heard() {
+                let reasons = Reasons::new(causes, None);
+                reasons.iter().for_each(|reason| self.tell_added(timer.slot, &reason, priority));
+            }
+            let added = self.add_slot(timer.slot, priority, Some(timer.due), causes);
             ready += usize::from(added == Added::Queued);
             count(added);
         }
@@ -433,7 +469,10 @@ impl<K> State<K> {
     /// Ends all adds; keys that are held or wait for their time are forgotten, and come back to be dropped outside
     /// the lock.
     pub(super) fn shut_down(&mut self) -> Vec<K> {
-        self.shutting_down = true;
+        (self.shutting_down, self.is_quiet) = (true, false);
+        if let Some(steps) = self.steps.as_ref().filter(|steps| steps.are_heard()) {
+            (steps.tell)(None);
+        }
         let mut forgotten = Vec::new();
         for (number, hold) in self.holds.take_all() {
             forgotten.push(hold.key);
@@ -445,6 +484,7 @@ impl<K> State<K> {
                 let slot = self.slot(timer.slot);
                 slot.due = None;
                 slot.timer = 0;
+                slot.due_causes = Causes::NONE;
                 forgotten.extend(self.release(timer.slot));
             }
         }
@@ -456,7 +496,9 @@ impl<K> State<K> {
     /// Takes from a key what would bring it back: it was written since the caches were read, and nobody waits for
     /// them any more.
     fn leave(&mut self, number: u32) {
-        let was = self.slot(number).phase;
+        let slot = self.slot(number);
+        let was = slot.phase;
+        (slot.causes, slot.details) = (Causes::NONE, None);
         match was {
             Phase::Dirty => self.dirty -= 1,
             Phase::HoldingDirty | Phase::HeldDirty => self.held_dirty -= 1,
@@ -500,17 +542,45 @@ impl<K: Eq + Hash> State<K> {
 
     /// The key wants to be processed.
     #[inline]
-    pub(super) fn add(&mut self, key: K, priority: i32, added: Option<Moment>) -> Added {
+    pub(super) fn add(&mut self, key: K, priority: i32, added: Option<Moment>, cause: Cause) -> Added {
+        if !self.is_quiet && self.shutting_down {
+            return Added::Nothing;
+        }
+        let number = self.find(key);
+        if !self.is_quiet && self.is_heard() {
+            self.tell_added(number, &Reason::new(cause), priority);
+        }
+        self.add_slot(number, priority, added, Causes::of(cause))
+    }
+
+    /// The key wants to be processed, since something happened to an object.
+    pub(super) fn add_because(
+        &mut self,
+        key: K,
+        priority: i32,
+        added: Option<Moment>,
+        reason: Reason,
+    ) -> Added {
         if self.shutting_down {
             return Added::Nothing;
         }
         let number = self.find(key);
-        self.add_slot(number, priority, added)
+        if self.is_heard() {
+            self.tell_added(number, &reason, priority);
+        }
+        self.slot(number).details.get_or_insert_default().add(reason);
+        self.add_slot(number, priority, added, Causes::NONE)
     }
 
     /// The key wants to be processed at `due`; a key that waits already keeps the earlier time. Says whether
     /// the earliest time of all has changed.
-    pub(super) fn add_at(&mut self, key: K, priority: i32, due: Moment) -> bool {
+    pub(super) fn add_at(
+        &mut self,
+        key: K,
+        priority: i32,
+        due: Moment,
+        (cause, delay): (Cause, Duration),
+    ) -> bool {
         if self.shutting_down {
             return false;
         }
@@ -519,11 +589,13 @@ impl<K: Eq + Hash> State<K> {
         let slot = self.slot(number);
         let before = slot.due;
         slot.due_priority = before.map_or(priority, |_| slot.due_priority.max(priority));
+        slot.due_causes = slot.due_causes.and(Causes::of(cause));
         if before.is_some_and(|before| before <= due) {
             return false;
         }
         slot.due = Some(due);
         slot.timer = ticket;
+        self.tell(self.slots[number as usize].key.as_ref(), Step::Delayed { delay, cause });
         let earliest = self.timers.push(Timer { due, ticket, slot: number });
         if before.is_some() {
             let slots = &self.slots;
@@ -543,8 +615,13 @@ impl<K: Clone> State<K> {
         }
         let ticket = self.ticket();
         let key = self.slots[number as usize].key.clone().expect("a processing slot has a key");
+        let told = self.is_heard().then(|| until.clone());
         if !self.holds.insert(number, ticket, key, until, times) {
             return false;
+        }
+        if let Some(until) = told {
+            let limit = times.1.since(times.0);
+            self.tell(self.slots[number as usize].key.as_ref(), Step::Held { until: &until, limit });
         }
         if self.slot(number).phase == Phase::Dirty {
             self.enter(number, Phase::HoldingDirty);
@@ -570,6 +647,7 @@ impl<K: Clone> State<K> {
         self.queued -= 1;
         self.processing += 1;
         let slot = self.enter(number, Phase::Processing);
+        let reasons = Reasons::new(std::mem::take(&mut slot.causes), slot.details.take());
         slot.ticket = 0;
         slot.started = now;
         let queued = match (now, slot.added) {
@@ -577,7 +655,7 @@ impl<K: Clone> State<K> {
             _ => 0,
         };
         let key = slot.key.clone().expect("a queued slot has a key");
-        Some(Taken { key, slot: number, priority: slot.priority, queued })
+        Some(Taken { key, slot: number, priority: slot.priority, reasons, queued })
     }
 }
 
@@ -594,7 +672,17 @@ impl<K> Slot<K> {
             due: None,
             timer: 0,
             due_priority: 0,
+            due_causes: Causes::NONE,
+            causes: Causes::NONE,
+            details: None,
         }
+    }
+
+    #[cold]
+    fn tell_phase(&self, steps: &Steps<K>) {
+        let reasons = Reasons::new(self.causes, self.details.clone());
+        let step = Step::Entered { phase: self.phase, priority: self.priority, reasons: &reasons };
+        steps.tell(self.key.as_ref(), step);
     }
 }
 

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
-use super::{FastSlow, Get, Item, Named, Until, WorkQueue};
+use super::{FastSlow, Get, Item, Named, Phase, Until, WorkQueue};
+use crate::facts::{Facts, LoopEvent, Subscription};
+use crate::{Env, ObjectKey, Reasons};
 
 const FAST: Duration = Duration::from_millis(20);
 const SLOW: Duration = Duration::from_millis(200);
@@ -247,6 +249,88 @@ impl Model {
     }
 }
 
+/// What a listener knows of the queue from the facts alone.
+struct Account {
+    facts: Subscription,
+    keys: BTreeMap<u8, Told>,
+    shut_down: bool,
+}
+
+#[derive(Default)]
+struct Told {
+    phase: Option<Phase>,
+    priority: i32,
+    due: Option<Instant>,
+    wants: Reasons,
+}
+
+impl Account {
+    fn new(facts: &Facts) -> Account {
+        Account { facts: facts.subscribe(), keys: BTreeMap::new(), shut_down: false }
+    }
+
+    fn of(&mut self, key: &ObjectKey) -> &mut Told {
+        self.keys.entry(key.name().parse().unwrap()).or_default()
+    }
+
+    /// Hears what is new. What a get takes, and what for, must be what was told.
+    fn hear(&mut self, now: Instant) {
+        while let Some(fact) = self.facts.try_next() {
+            match &fact.event {
+                LoopEvent::Added { key, reason, priority, is_coalesced, .. } => {
+                    let told = self.of(key);
+                    told.wants = told.wants.iter().chain([reason.clone()]).collect();
+                    if *is_coalesced {
+                        told.priority = told.priority.max(*priority);
+                    }
+                }
+                LoopEvent::Phase { key, phase, priority, reasons, .. } => {
+                    let is_shut_down = self.shut_down;
+                    let told = self.of(key);
+                    (told.phase, told.priority) = (Some(*phase), *priority);
+                    match phase {
+                        Phase::Absent | Phase::Held | Phase::Holding => assert!(reasons.is_empty()),
+                        _ if is_shut_down && reasons.is_empty() => told.wants = Reasons::default(),
+                        _ => assert_eq!(*reasons, told.wants),
+                    }
+                    // When a hold ends, or is given up, it may be in work again, and want nothing.
+                    if *phase == Phase::Processing {
+                        told.wants = Reasons::default();
+                    }
+                }
+                LoopEvent::Delayed { key, delay, .. } => self.of(key).due = Some(now + *delay),
+                LoopEvent::QueueShutDown { .. } => {
+                    self.shut_down = true;
+                    self.keys.values_mut().for_each(|told| told.due = None);
+                }
+                LoopEvent::Held { .. } | LoopEvent::Released { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn in_phase(&self, phases: [Phase; 2]) -> BTreeMap<u8, Option<i32>> {
+        let found = self.keys.iter().filter_map(|(key, told)| {
+            let wants = (told.phase == Some(phases[1])).then_some(told.priority);
+            phases.contains(&told.phase?).then_some((*key, wants))
+        });
+        found.collect()
+    }
+
+    /// Its account of every key is what the queue did.
+    fn compare(&self, model: &Model, now: Instant) {
+        let queued = model.queued.iter().map(|(key, priority)| (*key, Some(*priority)));
+        assert_eq!(self.in_phase([Phase::Queued, Phase::Queued]), queued.collect());
+        assert_eq!(self.in_phase([Phase::Processing, Phase::Dirty]), model.processing);
+        let held = model.held.iter().map(|held| (held.key, held.dirty));
+        assert_eq!(self.in_phase([Phase::Held, Phase::HeldDirty]), held.collect());
+        assert_eq!(self.in_phase([Phase::Holding, Phase::HoldingDirty]), BTreeMap::new());
+        let due = self.keys.iter().filter_map(|(key, told)| Some((*key, told.due.filter(|due| *due > now)?)));
+        let waiting = model.waiting.iter().map(|(due, key, _)| (*key, *due));
+        assert_eq!(due.collect::<BTreeMap<_, _>>(), waiting.collect());
+    }
+}
+
 fn named(what: u8) -> Named {
     Named { name: "thing".into(), uid: what.to_string().into() }
 }
@@ -274,7 +358,9 @@ fn compare(got: Option<Option<Item<u8>>>, model: &mut Model, items: &mut Vec<Ite
 }
 
 async fn run(ops: Vec<Op>) {
-    let queue = WorkQueue::builder().rate_limiter(FastSlow::new(FAST, SLOW, 2)).build();
+    let facts = Facts::new(Env::seeded(1));
+    let queue = WorkQueue::builder().rate_limiter(FastSlow::new(FAST, SLOW, 2)).facts("q", &facts).build();
+    let mut account = Account::new(&facts);
     let (mut model, mut items) = (Model::default(), Vec::new());
     for op in ops {
         let now = Instant::now();
@@ -339,8 +425,11 @@ async fn run(ops: Vec<Op>) {
                 model.shut_down = true;
             }
         }
+        account.hear(now);
         model.promote(Instant::now());
         assert_eq!(queue.len(), model.queued.len());
+        account.hear(Instant::now());
+        account.compare(&model, Instant::now());
     }
     finish(&queue, model, items).await;
 }

@@ -1,13 +1,18 @@
 //! Controllers against an API server on virtual time.
 
+mod conditions;
+mod ensure;
+mod facts;
 mod faults;
 mod handlers;
 mod helpers;
 mod holding;
 mod managing;
+mod reasons;
 mod reconciling;
 mod stopping;
 mod support;
 mod terms;
 mod unknown;
+mod why;
 mod writes;

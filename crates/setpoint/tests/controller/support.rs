@@ -101,3 +101,14 @@ impl Counter {
         self.0.load(Ordering::SeqCst)
     }
 }
+
+/// Waits until there is something, for a minute of virtual time at most.
+pub(crate) async fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..60 {
+        if let Some(found) = look() {
+            return found;
+        }
+        tokio::time::sleep(SECOND).await;
+    }
+    panic!("nothing within a minute");
+}

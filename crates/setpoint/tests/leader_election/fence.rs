@@ -7,11 +7,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Error};
 use parking_lot::Mutex;
-use setpoint::leader_election::{NotLeader, Term};
+use setpoint::leader_election::{LeaderElection, NotLeader, Term};
 use setpoint_sim::{Match, World};
 use tokio::time::Instant;
 
-use crate::replica::{Replica, SECOND, election};
+use crate::replica::{Network, Replica, SECOND, config, detached, election};
 
 fn map(name: &str) -> ConfigMap {
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..Default::default() };
@@ -111,4 +111,42 @@ async fn a_term_that_is_over_stays_over_when_the_replica_leads_again() {
     assert_eq!(crate::replica::holder(&world).await, "a");
     assert!(!term.fence().is_open());
     term.fence().closed().await;
+}
+
+/// What each term finds when it begins; the first one writes shortly before its lease is lost.
+async fn found_by_terms(world: &World, landing: std::time::Duration) -> Vec<usize> {
+    let network = Network::default();
+    let client = detached(world, &network, world.client_named("a"));
+    let election = LeaderElection::new(client, config("a")).unwrap().env(world.env().clone());
+    let found: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let log = found.clone();
+    let _a = Replica::start(world, election, move |term| {
+        let log = log.clone();
+        async move {
+            let found = maps(&term).list(&Default::default()).await.unwrap().items.len();
+            log.lock().push(found);
+            if log.lock().len() == 1 {
+                tokio::time::sleep(19 * SECOND / 2).await;
+                let _cut = maps(&term).create(&PostParams::default(), &map("m")).await;
+            }
+            std::future::pending::<()>().await;
+        }
+    });
+    world.faults().on(Match::create("configmaps")).delay_request(landing);
+    tokio::time::sleep(SECOND).await;
+    let away = world.faults().on(Match::any().resource("leases")).refuse_connection().always();
+    tokio::time::sleep(89 * SECOND / 10).await;
+    away.release();
+    tokio::time::sleep(20 * SECOND).await;
+    found.lock().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_leads_again_finds_what_its_last_term_had_on_its_way() {
+    let world = World::seeded(1);
+    let before =
+        Api::<ConfigMap>::default_namespaced(world.direct()).list(&Default::default()).await.unwrap();
+    let found = found_by_terms(&world, 4 * SECOND).await;
+    assert_eq!(found, [before.items.len(), before.items.len() + 1]);
+    world.faults().assert_all_fired();
 }

@@ -74,7 +74,7 @@ async fn rubbish_is_told_apart_and_stops_the_request() {
             r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{response}}}"#
         ))
     };
-    check(ok("<html>"), VALIDATING, "the webhook's answer cannot be used: expected value").await;
+    check(ok("<html>"), VALIDATING, "the webhook's answer cannot be used: invalid character '<'").await;
     check(ok("{}"), VALIDATING, "expected webhook response of admission.k8s.io/v1").await;
     check(review("null"), VALIDATING, "received invalid webhook response: webhook response was absent").await;
     check(review(r#"{"uid":"other","allowed":true}"#), VALIDATING, "expected response.uid=").await;

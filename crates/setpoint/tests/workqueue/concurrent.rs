@@ -13,8 +13,15 @@ mod shared;
 #[expect(dead_code, reason = "what has to do with metrics is not used here")]
 #[path = "../../src/workqueue/state.rs"]
 mod state;
+#[expect(dead_code, reason = "nobody listens here")]
+#[path = "../../src/workqueue/steps.rs"]
+mod steps;
 #[path = "../../src/workqueue/timers.rs"]
 mod timers;
+
+mod phase {
+    pub(super) use setpoint::workqueue::Phase;
+}
 
 mod sync {
     use std::sync::PoisonError;
@@ -38,7 +45,9 @@ mod sync {
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use setpoint::reasons::{self, Cause};
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::{future, thread};
 use tokio::time::Instant;
@@ -47,6 +56,8 @@ use self::holds::{Named, Until};
 use self::shared::{Found, Shared};
 
 type Queue = Arc<Shared<usize>>;
+
+const SOON: (Cause, Duration) = (Cause::Requeue, Duration::ZERO);
 
 /// What `WorkQueue::get` does, without a clock: a key that waits for its time is due already.
 struct Get<'a> {
@@ -109,7 +120,7 @@ struct Ledger {
 impl Ledger {
     fn add(&self, queue: &Shared<usize>, key: usize, priority: i32) {
         self.wanted[key].fetch_add(1, Ordering::SeqCst);
-        queue.add(key, priority);
+        queue.add(key, priority, Cause::Unnamed);
     }
 
     fn work(&self, queue: &Shared<usize>, (key, slot): (usize, u32)) {
@@ -129,7 +140,7 @@ impl Ledger {
 }
 
 fn start() -> (Queue, Arc<Ledger>) {
-    (Arc::new(Shared::new(false, None)), Arc::default())
+    (Arc::new(Shared::new(false, None, None)), Arc::default())
 }
 
 fn worker(queue: &Queue, ledger: &Arc<Ledger>) -> thread::JoinHandle<()> {
@@ -237,7 +248,7 @@ fn a_timer_whose_get_is_dropped_reaches_the_next_one() {
             seen.work(&patient, item);
         });
         ledger.wanted[0].fetch_add(1, Ordering::SeqCst);
-        queue.add_at(0, 0, Instant::now());
+        queue.add_at(0, 0, Instant::now(), SOON);
         if fickle.join().unwrap() {
             ledger.add(&queue, 1, 0);
         }
@@ -260,7 +271,7 @@ fn keys_whose_time_has_come_reach_workers_that_wait() {
         let due = Instant::now();
         for key in 0..3 {
             ledger.wanted[key].fetch_add(1, Ordering::SeqCst);
-            queue.add_at(key, 0, due);
+            queue.add_at(key, 0, due, SOON);
         }
         join([fickle]);
         queue.shut_down(|_| ());

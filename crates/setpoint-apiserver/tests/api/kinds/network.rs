@@ -73,3 +73,40 @@ async fn endpoint_slices() {
         )
         .await;
 }
+
+#[tokio::test]
+async fn an_ip_address_is_called_what_it_is() {
+    let address = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": "10.96.7.7"},
+        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "web"}}
+    });
+    let addresses = Kind::new("/apis/networking.k8s.io/v1/ipaddresses", address);
+    for good in ["10.96.7.7", "fd00::7"] {
+        addresses.check(&[("/metadata/name", json!(good))], &[]).await;
+    }
+    for (bad, why) in [
+        ("web", r#""web": ParseAddr("web"): unable to parse IP"#),
+        ("\u{7}", r#""\a": ParseAddr("\a"): unable to parse IP"#),
+        ("10.96.7.07", r#""10.96.7.07": ParseAddr("10.96.7.07"): unable to parse IP"#),
+        ("fd00:0::7", r#""fd00:0::7": must be a canonical form IP address"#),
+    ] {
+        let expect = format!("metadata.name: Invalid value: {why}");
+        addresses.check(&[("/metadata/name", json!(bad))], &[&expect]).await;
+    }
+}
+
+#[tokio::test]
+async fn an_api_service_is_called_after_its_version_and_group() {
+    let service = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.example.com"},
+        "spec": {"group": "example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100}
+    });
+    let services = Kind::new("/apis/apiregistration.k8s.io/v1/apiservices", service);
+    services.check(&[], &[]).await;
+    services
+        .check(
+            &[("/metadata/name", json!("v2.example.com"))],
+            &["metadata.name: Invalid value: \"v2.example.com\": must be `spec.version+\".\"+spec.group`: \"v1.example.com\""],
+        )
+        .await;
+}

@@ -88,3 +88,21 @@ async fn a_scale_writes_the_replicas_where_the_definition_has_them() {
     assert_eq!(without_version(&scaled), without_version(&expect));
     assert_eq!(scaled["metadata"]["generation"], 2);
 }
+
+#[tokio::test]
+async fn replicas_that_are_nowhere_can_be_set_by_a_scale_but_not_read() {
+    let api = defined().await;
+    for name in ["put", "patched"] {
+        let foo = json!({"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": name}});
+        api.post(FOOS, &foo).await.ok();
+        assert_eq!(api.get(&format!("{FOOS}/{name}/scale")).await.code, 500, "as in kube-apiserver");
+    }
+    let nothing = api.merge(&format!("{FOOS}/patched/scale"), &json!({})).await;
+    nothing.refused(400, "the spec replicas field \".spec.size.count\" cannot be empty");
+    api.merge(&format!("{FOOS}/patched/scale"), &json!({"spec": {"replicas": 2}})).await.ok();
+    let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "put"}, "spec": {"replicas": 2}});
+    api.put(&format!("{FOOS}/put/scale"), &scale).await.ok();
+    for name in ["put", "patched"] {
+        assert_eq!(api.get(&format!("{FOOS}/{name}")).await.ok()["spec"], json!({"size": {"count": 2}}));
+    }
+}

@@ -3,6 +3,7 @@
 use tokio::time::timeout;
 
 use super::{Pages, Run};
+use crate::facts::ReflectorState;
 use crate::reflector::Reflector;
 use crate::reflector::decode::{Decoded, Skipped};
 use crate::reflector::error::Failure;
@@ -99,7 +100,9 @@ impl<T: Object> Run<T> {
             self.parts.report(failure);
         }
         self.parts.fifo.ready().await;
-        self.parts.fifo.replace(stage.into_list(), version.clone());
+        let list = stage.into_list();
+        self.parts.tell(|| ReflectorState::Listed { objects: list.len(), version: version.clone() });
+        self.parts.fifo.replace(list, version.clone());
         self.last = Some(version);
         *self.parts.trouble.lock() = None;
         Ok(())

@@ -83,6 +83,7 @@ async fn a_reflector_that_is_held_back_reads_no_more_and_loses_nothing() {
         fifo: fifo.clone(),
         config,
         env: env.clone(),
+        facts: crate::Facts::default(),
         on_error: None,
         trouble: Arc::new(Mutex::new(None)),
     });

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use super::Run;
+use crate::facts::{CacheChange, CacheChanges, LoopEvent};
 use crate::reflector::Reflector;
 use crate::reflector::decode::{Decoded, Skipped};
 use crate::reflector::error::Failure;
 use crate::reflector::recovery::State;
 use crate::reflector::stream::{EventStream, Events};
 use crate::reflector::watch::Event;
-use crate::{Deleted, Delta, Held, Object, ResourceVersion};
+use crate::{Cause, Deleted, Delta, Held, Object, ResourceVersion};
 
 type MakeDelta<T> = fn(Held<T>) -> Delta<T>;
 
@@ -53,7 +54,18 @@ impl<T: Object> Run<T> {
             }
         }
         if let Some(last) = &self.last {
-            self.parts.fifo.push_received(deltas, last.clone(), bytes);
+            let parts = &self.parts;
+            let told = parts.facts.is_heard().then(|| CacheChanges::new(deltas.iter().map(told)));
+            parts.fifo.push_received(deltas, last.clone(), bytes);
+            if let Some(changes) = told {
+                let (cache, pending) = (parts.cache_name(), parts.fifo.len());
+                parts.facts.tell(|| LoopEvent::Received {
+                    cache,
+                    version: Some(last.clone()),
+                    changes,
+                    pending,
+                });
+            }
         }
         if result.is_ok() {
             *self.parts.trouble.lock() = None;
@@ -117,6 +129,18 @@ impl<T: Object> Run<T> {
         self.last = Some(version);
         Ok(())
     }
+}
+
+/// A change that a watch brought, as a fact.
+#[cold]
+fn told<T: Object>(delta: &Delta<T>) -> CacheChange {
+    let (cause, object) = match delta {
+        Delta::Added(object) => (Cause::Added, object),
+        Delta::Updated(object) | Delta::Replaced(object) => (Cause::Updated, object),
+        Delta::Deleted(deleted) => (Cause::Deleted, &deleted.object),
+        Delta::Sync(object) => (Cause::Resync, object),
+    };
+    CacheChange { key: object.key().clone(), cause, version: object.version().cloned() }
 }
 
 impl<T: Object> Reflector<T> {

@@ -1,0 +1,48 @@
+//! Histories: what clients of an API server asked and were told, and whether a correct server can have told them so.
+//!
+//! - [`Load`]: clients and watchers that follow a seed, at work on any server that a [`kube::Client`] reaches.
+//! - [`History`]: every [`Operation`] with its start, its end and its outcome, and every [`Watch`].
+//! - [`check`]: holds a history against what the API promises, and explains each [`Violation`] by the few operations
+//!   that contradict each other.
+//!
+//! ```
+//! use setpoint_history::{Call, Fresh, History, Item, Key, Mark, Operation, Outcome, Promise, State, check};
+//!
+//! let (key, mark) = (Key(1), Mark { client: 0, number: 1 });
+//! let item = Item { key, version: 7, state: State { mark, previous: None, uid: 1 } };
+//! let create = Operation { mark, call: Call::Create { key }, start: 10, end: 20, outcome: Outcome::Written(item) };
+//! let read = Operation {
+//!     mark: Mark { client: 1, number: 1 },
+//!     call: Call::Get { key, fresh: Fresh::Latest },
+//!     start: 30,
+//!     end: 40,
+//!     outcome: Outcome::NotFound,
+//! };
+//! let history = History { operations: vec![create, read], watches: Vec::new() };
+//!
+//! let verdict = check(&history);
+//! assert_eq!(verdict.violations[0].promise, Promise::Linearizable, "it was created before the read began");
+//! ```
+
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+mod check;
+mod client;
+mod clock;
+mod history;
+mod load;
+pub mod model;
+mod object;
+mod operation;
+mod violation;
+mod watch;
+mod watcher;
+mod wire;
+
+pub use check::{Verdict, check};
+pub use history::History;
+pub use load::{Load, NoAnswer, Until};
+pub use object::{Item, Key, Mark, Moment, State, Version};
+pub use operation::{Call, Continue, Fresh, Operation, Outcome};
+pub use violation::{Promise, Violation};
+pub use watch::{Ended, Event, From, Watch};

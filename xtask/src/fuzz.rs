@@ -1,0 +1,215 @@
+//! `cargo xtask fuzz`: inputs that nobody thought of, for as long as you say. `fuzz/` has the targets.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::real::process;
+use crate::real::report::Report;
+use crate::workspace;
+
+/// The suite of `cargo xtask real`.
+pub(crate) const SUITE: &str = "fuzz";
+/// The version that is installed where there is none.
+const CARGO_FUZZ: &str = "0.13.2";
+/// What the suite of `cargo xtask real` takes, for all targets together.
+const MINUTE: Duration = Duration::from_secs(60);
+/// One input that takes longer is a failure.
+const INPUT_LIMIT: &str = "-timeout=20";
+/// A target that takes more memory is a failure.
+const MEMORY_LIMIT: &str = "-rss_limit_mb=3072";
+/// A target ends by itself. One that takes this much longer than it was told hangs.
+const GRACE: Duration = Duration::from_secs(300);
+
+/// Options of `cargo xtask fuzz`.
+#[derive(clap::Args)]
+pub(crate) struct Fuzz {
+    /// How long in all; the targets share it.
+    #[arg(long, default_value_t = 10)]
+    minutes: u64,
+    /// Run only these targets.
+    #[arg(long, value_name = "TARGET")]
+    only: Vec<String>,
+    /// List the targets instead of running them.
+    #[arg(long)]
+    list: bool,
+    /// Go on with the other targets when one has found something.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+struct Target {
+    name: &'static str,
+    what: &'static str,
+    /// The longest input.
+    length: u32,
+}
+
+const TARGETS: &[Target] = &[
+    Target { name: "bodies", what: "bodies in JSON, YAML and protobuf, of any kind", length: 16_384 },
+    Target { name: "patches", what: "all four patches, on any object", length: 8192 },
+    Target { name: "cel", what: "expressions, parsed and evaluated", length: 4096 },
+    Target { name: "schemas", what: "structural schemas, and objects under them", length: 8192 },
+    Target { name: "apply", what: "server-side apply against a naive model", length: 1024 },
+    Target { name: "queries", what: "paths, selectors, pages and continue tokens", length: 1024 },
+    Target { name: "formats", what: "quantities, times and schedules", length: 256 },
+    Target { name: "streams", what: "lists and watches in an informer, cut anywhere", length: 4096 },
+    Target { name: "store", what: "a store whose bytes have changed", length: 256 },
+    Target { name: "files", what: "audit policies, token files and kubeconfigs", length: 4096 },
+];
+
+/// Runs it; the exit code says whether nothing was found.
+pub(crate) fn run(options: &Fuzz) -> Result<ExitCode> {
+    let targets = chosen(&options.only)?;
+    if options.list {
+        targets.iter().for_each(|target| println!("{:12} {}", target.name, target.what));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let folder = build(false)?;
+    let end = Instant::now() + Duration::from_secs(60 * options.minutes);
+    let mut found = 0;
+    for (number, target) in targets.iter().enumerate() {
+        let left = end.saturating_duration_since(Instant::now());
+        let share = left / u32::try_from(targets.len() - number).unwrap_or(1);
+        match target.run(&folder, share) {
+            Ok(line) => println!("{:10} {line}", target.name),
+            Err(error) => {
+                println!("{:10} FOUND SOMETHING\n{error:#}", target.name);
+                found += 1;
+                if !options.keep_going {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A minute of all targets, for `cargo xtask real`.
+pub(crate) fn run_briefly(report: &mut Report, skip_build: bool) {
+    if !report.filter().takes_suite(SUITE) {
+        return;
+    }
+    let folder = match build(skip_build) {
+        Ok(folder) => folder,
+        Err(error) => return report.skip(SUITE, &format!("{error:#}")),
+    };
+    let share = MINUTE / u32::try_from(TARGETS.len()).unwrap_or(1);
+    for target in TARGETS {
+        let mut line = String::new();
+        report.check(SUITE, target.name, || {
+            line = target.run(&folder, share)?;
+            Ok(())
+        });
+        if !line.is_empty() {
+            report.note(SUITE, &format!("{}: {line}", target.name));
+        }
+    }
+}
+
+/// The names of the targets, for `--list`.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    TARGETS.iter().map(|target| target.name)
+}
+
+fn chosen(only: &[String]) -> Result<Vec<&'static Target>> {
+    if let Some(unknown) = only.iter().find(|name| !TARGETS.iter().any(|target| target.name == **name)) {
+        bail!("there is no target {unknown}: cargo xtask fuzz --list shows them");
+    }
+    Ok(TARGETS
+        .iter()
+        .filter(|target| only.is_empty() || only.iter().any(|name| name == target.name))
+        .collect())
+}
+
+/// Builds all targets, and cargo-fuzz if it is not there; gives the folder of the targets' workspace.
+fn build(skip_build: bool) -> Result<PathBuf> {
+    let root = workspace::root()?;
+    let folder = root.join("fuzz");
+    let mut version = workspace::cargo(root);
+    let is_there = version.args(["fuzz", "--version"]).output().is_ok_and(|output| output.status.success());
+    if skip_build {
+        ensure!(is_there, "there is no cargo-fuzz: cargo install cargo-fuzz --locked --version {CARGO_FUZZ}");
+        return Ok(folder);
+    }
+    if !is_there {
+        let mut install = workspace::cargo(root);
+        install.args(["install", "cargo-fuzz", "--locked", "--version", CARGO_FUZZ]);
+        ensure!(install.status()?.success(), "cargo-fuzz cannot be installed");
+    }
+    let status = cargo_fuzz(&folder, "build").status().context("cannot run cargo")?;
+    ensure!(status.success(), "the fuzz targets do not build; they need a C++ compiler");
+    Ok(folder)
+}
+
+/// `cargo fuzz`, as all of it is built: without a sanitizer, since there is no unsafe code to look at, and as the product
+/// is, without the cfg `fuzzing`.
+fn cargo_fuzz(folder: &Path, command: &str) -> Command {
+    let mut cargo = workspace::cargo(folder);
+    cargo.args(["fuzz", command, "--fuzz-dir", ".", "--sanitizer", "none", "--no-cfg-fuzzing"]);
+    cargo.env("RUSTC_BOOTSTRAP", "1");
+    // Both workspaces would build everything anew, in turn.
+    cargo.env_remove("CARGO_TARGET_DIR");
+    cargo
+}
+
+impl Target {
+    /// Runs the target for a while; says what it did. The error has the end of its output, and the input's name.
+    fn run(&self, folder: &Path, time: Duration) -> Result<String> {
+        let name = self.name;
+        fs::create_dir_all(folder.join("corpus").join(name))?;
+        let mut command = cargo_fuzz(folder, "run");
+        command.args([name, &format!("corpus/{name}"), &format!("seeds/{name}"), "--"]);
+        command.arg(format!("-max_total_time={}", time.as_secs().max(1)));
+        command.arg(format!("-max_len={}", self.length));
+        command.args([INPUT_LIMIT, MEMORY_LIMIT, "-print_final_stats=1"]);
+        let dictionary = format!("dictionaries/{name}.dict");
+        if folder.join(&dictionary).exists() {
+            command.arg(format!("-dict={dictionary}"));
+        }
+        let finished = process::run(command, None, time + GRACE)?;
+        let tail = || {
+            let lines: Vec<&str> = finished.stderr.lines().collect();
+            let end = lines.len().saturating_sub(60);
+            lines[end..].join("\n")
+        };
+        ensure!(finished.status.success(), "{}", tail());
+        summary(&finished.stderr).with_context(|| format!("it says nothing of what it did:\n{}", tail()))
+    }
+}
+
+/// What libFuzzer says at the end: how many inputs it ran, and how much of the code they have reached.
+fn summary(output: &str) -> Option<String> {
+    let last = output.lines().rev().find(|line| line.split_whitespace().nth(1) == Some("DONE"))?;
+    let after = |word: &str| last.split_whitespace().skip_while(|found| *found != word).nth(1);
+    let runs = last.split_whitespace().next()?.trim_start_matches('#');
+    let corpus = after("corp:").unwrap_or("0");
+    Some(format!("{runs} inputs, cov: {}, ft: {}, corpus {corpus}", after("cov:")?, after("ft:")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_a_run_is_summed_up() {
+        let output = "#2\tINITED cov: 10 ft: 11 corp: 1/1b exec/s: 0 rss: 30Mb\n\
+                      #500\tDONE   cov: 3061 ft: 4405 corp: 54/19Kb lim: 8192 exec/s: 250 rss: 99Mb\nDone 500 runs in 2 second(s)\n";
+        assert_eq!(summary(output).as_deref(), Some("500 inputs, cov: 3061, ft: 4405, corpus 54/19Kb"));
+        assert_eq!(summary("nothing"), None);
+    }
+
+    #[test]
+    fn every_target_has_its_program_and_seeds() {
+        let folder = workspace::root().unwrap().join("fuzz");
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        for name in names() {
+            assert!(manifest.contains(&format!("name = \"{name}\"")), "{name}");
+            assert!(folder.join("seeds").join(name).is_dir(), "{name}");
+        }
+        assert_eq!(manifest.matches("[[bin]]").count(), TARGETS.len());
+    }
+}

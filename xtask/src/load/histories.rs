@@ -1,0 +1,170 @@
+//! Clients whose every operation is written down and checked: `crates/setpoint-history`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+
+use crate::real::peers::Peers;
+use crate::real::process::Running;
+use crate::real::servers::{Reference, Server, free_port};
+use crate::workspace::Program;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The server; may be given several times.
+    #[arg(long, value_enum, default_values = ["redb"])]
+    against: Vec<Against>,
+    /// How long, for each server.
+    #[arg(long, default_value_t = 10)]
+    minutes: u64,
+    /// What the clients do [default: $SETPOINT_HISTORY_SEED, or 1]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How often a server with a disk is killed, in seconds; 0: never. [default: 5, but never kube-apiserver]
+    #[arg(long, value_name = "SECONDS")]
+    kill_every: Option<u64>,
+    /// How many clients read and write.
+    #[arg(long, default_value_t = 6)]
+    clients: u16,
+    /// How many objects: few, so that clients meet.
+    #[arg(long, default_value_t = 8)]
+    keys: u16,
+    /// How long a client rests between two operations at most, in milliseconds.
+    #[arg(long, default_value_t = 10)]
+    pause: u64,
+    /// Use debug builds: quicker to build, slower to run.
+    #[arg(long)]
+    debug: bool,
+    /// Use the binaries that are there.
+    #[arg(long)]
+    skip_build: bool,
+}
+
+/// A server that histories are recorded of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Against {
+    /// `setpoint up --memory`
+    Memory,
+    /// `setpoint up` on a folder, killed with SIGKILL again and again.
+    Redb,
+    /// kube-apiserver over etcd, which is compacted again and again: it must pass, which proves the checker.
+    KubeApiserver,
+}
+
+/// How often a durable server is killed unless told.
+const KILL_EVERY: Duration = Duration::from_secs(5);
+/// How often etcd is compacted.
+const COMPACT_EVERY: Duration = Duration::from_secs(20);
+
+/// How long the last writes and the checker may take.
+const CHECK_LIMIT: Duration = Duration::from_secs(600);
+
+/// How clients work on a server.
+pub(crate) struct Plan {
+    pub(crate) against: Against,
+    pub(crate) lasts: Duration,
+    pub(crate) seed: u64,
+    pub(crate) kill_every: Option<Duration>,
+    pub(crate) clients: u16,
+    pub(crate) keys: u16,
+    /// In milliseconds.
+    pub(crate) pause: u64,
+}
+
+impl Plan {
+    /// So long, and as `cargo xtask load histories` does otherwise.
+    pub(crate) fn new(against: Against, lasts: Duration) -> Plan {
+        let kill_every = (against == Against::Redb).then_some(KILL_EVERY);
+        Plan { against, lasts, seed: 1, kill_every, clients: 6, keys: 8, pause: 10 }
+    }
+
+    /// Lets clients work on a server of their own; what the checker says.
+    pub(crate) fn run(&self, binary: &Path, program: &Path, peers: &Peers) -> Result<String> {
+        let mut server = match self.against {
+            Against::Memory => Server::setpoint(binary)?,
+            Against::Redb => Server::durable_setpoint_on(binary, &format!("127.0.0.1:{}", free_port()?))?,
+            Against::KubeApiserver => Server::durable_kube_apiserver(&Reference::get(peers)?)?,
+        };
+        let output = tempfile::NamedTempFile::new()?;
+        let mut command = Command::new(program);
+        command
+            .arg("--kubeconfig")
+            .arg(server.kubeconfig())
+            .args(["--seconds", &self.lasts.as_secs().to_string(), "--seed", &self.seed.to_string()])
+            .args(["--clients", &self.clients.to_string(), "--keys", &self.keys.to_string()])
+            .args(["--pause", &self.pause.to_string()])
+            .stdout(output.reopen()?)
+            .stderr(output.reopen()?);
+        let mut clients = Running::start(&mut command)?;
+        let troubles = self.trouble(&mut server, &mut clients)?;
+        let status = clients.wait(CHECK_LIMIT).context("the checker does not come to an end")?;
+        let said = fs::read_to_string(output.path())?;
+        ensure!(status.success(), "{troubles}\n{said}");
+        Ok(format!("{troubles}\n{}", said.trim()))
+    }
+
+    /// Kills or compacts the server while the clients work; how often.
+    fn trouble(&self, server: &mut Server, clients: &mut Running) -> Result<String> {
+        let (mut kills, mut compactions) = (0, 0);
+        let (begun, mut killed, mut compacted) = (Instant::now(), Instant::now(), Instant::now());
+        // At the end every object is written a last time: the server is left alone then.
+        while begun.elapsed() < self.lasts && clients.exited()?.is_none() {
+            thread::sleep(Duration::from_millis(100));
+            if self.kill_every.is_some_and(|every| killed.elapsed() >= every) {
+                server.crash()?;
+                (kills, killed) = (kills + 1, Instant::now());
+            }
+            if self.against == Against::KubeApiserver && compacted.elapsed() >= COMPACT_EVERY {
+                // An etcd that was just killed is not back yet: the next time, then.
+                compactions += usize::from(server.compact().is_ok());
+                compacted = Instant::now();
+            }
+        }
+        Ok(format!(
+            "{:?} for {} s: {kills} kills, {compactions} compactions",
+            self.against,
+            self.lasts.as_secs()
+        ))
+    }
+}
+
+/// Runs it.
+pub(crate) fn run(options: &Options, binary: Option<&Path>) -> Result<()> {
+    let profile = if options.debug { "dev" } else { "release" };
+    let binary = match binary {
+        Some(binary) => binary.canonicalize()?,
+        None => build("setpoint-cli", "setpoint", profile, options.skip_build)?,
+    };
+    let program = program(profile, options.skip_build)?;
+    let environment = std::env::var("SETPOINT_HISTORY_SEED").ok().and_then(|seed| seed.parse().ok());
+    let peers = Peers::new(!options.skip_build)?;
+    for against in &options.against {
+        let mut plan = Plan {
+            seed: options.seed.or(environment).unwrap_or(1),
+            clients: options.clients,
+            keys: options.keys,
+            pause: options.pause,
+            ..Plan::new(*against, Duration::from_secs(60 * options.minutes.max(1)))
+        };
+        if let Some(seconds) = options.kill_every {
+            ensure!(*against != Against::Memory, "a server in memory forgets everything when it is killed");
+            plan.kill_every = (seconds > 0).then(|| Duration::from_secs(seconds));
+        }
+        println!("{}", plan.run(&binary, &program, &peers)?);
+    }
+    Ok(())
+}
+
+/// The program that records and checks.
+pub(crate) fn program(profile: &str, skip_build: bool) -> Result<PathBuf> {
+    build("setpoint-history", "setpoint-history", profile, skip_build)
+}
+
+fn build(package: &str, name: &str, profile: &str, skip_build: bool) -> Result<PathBuf> {
+    Program { package, name, profile, arguments: &[] }.get(skip_build)
+}
