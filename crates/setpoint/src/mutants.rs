@@ -1,6 +1,6 @@
 //! Promises that a test switches off, one at a time, to see that they are missed.
 //!
-//! The seam is the feature `mutants`, which nothing but such tests asks for. Without it [`is_kept`] is the constant
+//! The seam is the feature `mutants`, which nothing but such tests asks for. Without it `is_kept` is the constant
 //! `true`, so the compiler leaves no trace of it, and no setting of a program can break a promise.
 
 /// What the runtime promises, as far as it can be switched off. `docs/promises.md` says what each one means.

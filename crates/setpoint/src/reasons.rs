@@ -26,6 +26,8 @@ pub enum Cause {
     Retry,
     /// Somebody asked for it, for after some time: [`Action::requeue_after`](crate::Action::requeue_after).
     Requeue,
+    /// The caches show what the key has written, but learnt it from a list: what happened in between nobody saw.
+    List,
     /// A stream named the key: [`Controller::triggered_by`](crate::Controller::triggered_by).
     Trigger,
     /// Whoever added the key gave no reason.
@@ -34,7 +36,7 @@ pub enum Cause {
 
 impl Cause {
     /// In the order of their bits.
-    const ALL: [Cause; 9] = [
+    const ALL: [Cause; 10] = [
         Cause::Added,
         Cause::Updated,
         Cause::Deleted,
@@ -42,6 +44,7 @@ impl Cause {
         Cause::Start,
         Cause::Retry,
         Cause::Requeue,
+        Cause::List,
         Cause::Trigger,
         Cause::Unnamed,
     ];
@@ -56,6 +59,7 @@ impl Cause {
             Cause::Start => "start",
             Cause::Retry => "retry",
             Cause::Requeue => "requeue",
+            Cause::List => "list",
             Cause::Trigger => "trigger",
             Cause::Unnamed => "unnamed",
         }

@@ -248,9 +248,9 @@ impl<K> WorkQueue<K> {
     }
 
     /// A source has got to a version, or stays where it is: releases the keys that were held until then, and no
-    /// others. Says whether keys wait for something to go from the source.
-    pub(crate) fn advance(&self, source: u32, version: Option<u128>) -> bool {
-        self.inner.shared.advance(source, version)
+    /// others. With `cause`, they want to be processed then. Says whether keys wait for something to go from the source.
+    pub(crate) fn advance(&self, source: u32, version: Option<u128>, cause: Option<Cause>) -> bool {
+        self.inner.shared.advance(source, version, cause)
     }
 
     /// A source has some things no more: releases the keys that were held until then.

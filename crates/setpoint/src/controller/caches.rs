@@ -14,7 +14,7 @@ use crate::informer::{Applied, Observer};
 use crate::mutants::{Promise, is_kept};
 use crate::reflector::Target;
 use crate::workqueue::{Named, Until};
-use crate::{Lister, Object, ObjectKey, ResourceVersion, Scope, SharedInformer, WorkQueue};
+use crate::{Cause, Lister, Object, ObjectKey, ResourceVersion, Scope, SharedInformer, WorkQueue};
 
 /// A cache that a controller reads from.
 pub(super) trait Cache: Send + Sync {
@@ -144,9 +144,11 @@ impl<T: Object> Observer<T> for Places<T> {
             return;
         };
         if batch.is_list && !is_kept(Promise::Lists) {
-            self.queue.advance(source, Some(u128::MAX));
+            self.queue.advance(source, Some(u128::MAX), None);
         }
-        if !self.queue.advance(source, batch.version.and_then(ResourceVersion::number)) {
+        // What a key has created may have come and gone between two lists: then no event tells of it.
+        let cause = batch.is_list.then_some(Cause::List);
+        if !self.queue.advance(source, batch.version.and_then(ResourceVersion::number), cause) {
             return;
         }
         let gone: Vec<Named> = match batch.is_list {

@@ -96,8 +96,8 @@ impl Prepared {
     /// Releases what is held, whatever it waits for.
     fn release_all(&self) {
         (0..self.work.caches.len() as u32).for_each(|source| {
-            self.work.queue.advance(source, Some(u128::MAX));
-            self.work.queue.advance(source, Some(0));
+            self.work.queue.advance(source, Some(u128::MAX), None);
+            self.work.queue.advance(source, Some(0), None);
         });
     }
 

@@ -147,6 +147,11 @@ impl<T: Object> EventHandler<T> for Enqueue<T> {
         }
     }
 
+    /// Whoever has created it believes that it is there.
+    fn on_missed(&self, deleted: &Deleted<T>) {
+        self.on_delete(deleted);
+    }
+
     fn on_delete(&self, deleted: &Deleted<T>) {
         if self.rule.predicate.passes(|| Change::Deleted(deleted.object.meta())) {
             for key in (self.rule.map)(&deleted.object) {

@@ -144,8 +144,15 @@ impl<T: Object> Core<T> {
             for entry in listeners.all.values() {
                 let Some(listener) = &entry.listener else { continue };
                 let mut buffer = listener.buffer.lock();
+                let mut missed = Vec::new();
                 if !is_first_list || !buffer.begin_with(&changes) {
-                    changes.iter().for_each(|change| buffer.push(change));
+                    for change in &changes {
+                        if buffer.push(change)
+                            && let Change::Deleted { deleted, .. } = change
+                        {
+                            missed.push(deleted);
+                        }
+                    }
                 }
                 if has_synced_now {
                     buffer.cache_has_synced();
@@ -153,6 +160,7 @@ impl<T: Object> Core<T> {
                 let lag = buffer.lag();
                 listener.lag.set(lag as u64);
                 drop(buffer);
+                listener.miss(missed);
                 if is_heard {
                     self.facts.push(backlog(&self.name, &entry.handler_name, lag));
                 }
@@ -211,6 +219,7 @@ impl<T: Object> Core<T> {
         let handler_name = options.name.unwrap_or_else(|| id.to_string());
         let labels = [("name", self.name.as_str()), ("handler", handler_name.as_str())];
         let listener = Arc::new(Listener {
+            handler,
             buffer: Mutex::new(FoldBuffer::new(
                 self.indexer.view(|view| view.all()),
                 listeners.unsynced.is_empty(),
@@ -226,7 +235,6 @@ impl<T: Object> Core<T> {
         let (synced, synced_receiver) = watch::channel(false);
         let teller = Teller {
             listener: listener.clone(),
-            handler,
             synced,
             resync: options.resync.or(self.resync),
             core: Arc::downgrade(self),

@@ -41,7 +41,7 @@ enum Waiting<T> {
 ///
 /// Notices of a key fold, so that what the handler is told leads from the last state that it was told to the
 /// present one: Add + Update → Add; Update + Update → one Update; Update + Sync → the Update; an Add that
-/// was not delivered + Delete → nothing; Delete + Add of another uid stay two.
+/// was not delivered + Delete → nothing, but for [`EventHandler::on_missed`](crate::EventHandler::on_missed); Delete + Add of another uid stay two.
 pub(super) struct FoldBuffer<T> {
     /// What was in the cache when the handler came, or the first list. Told before anything else, as adds.
     initial: std::vec::IntoIter<Held<T>>,
@@ -70,6 +70,8 @@ enum Sync {
 /// The answer of [`FoldBuffer::pop`].
 pub(super) enum Popped<T> {
     Notice(Notice<T>),
+    /// An object of the first snapshot that was gone before it was told.
+    Missed(Deleted<T>),
     /// From now on the handler has synced.
     Synced,
     Nothing,
@@ -143,8 +145,9 @@ impl<T: Object> FoldBuffer<T> {
         true
     }
 
-    /// Adds a change, folded into what waits for its key.
-    pub(super) fn push(&mut self, change: &Change<T>) {
+    /// Adds a change, folded into what waits for its key. Says whether it is the end of an object that the handler
+    /// was never told of, and never will be.
+    pub(super) fn push(&mut self, change: &Change<T>) -> bool {
         let key = change.key();
         let Some((number, before)) = self.take(key) else {
             let number = self.next_number;
@@ -152,11 +155,13 @@ impl<T: Object> FoldBuffer<T> {
             self.queue.push_back((number, key.clone()));
             self.put(key.clone(), number, Waiting::of(change));
             self.forget_stale();
-            return;
+            return false;
         };
+        let is_untold = matches!(before, Waiting::Add { .. } | Waiting::Recreate { .. });
         if let Some(after) = before.fold(change) {
             self.put(key.clone(), number, after);
         }
+        is_untold && matches!(change, Change::Deleted { .. })
     }
 
     /// Entries of keys that have nothing to tell any more stay in the queue until they come up, but not too
@@ -170,8 +175,8 @@ impl<T: Object> FoldBuffer<T> {
 
     /// What the handler is told next.
     pub(super) fn pop(&mut self) -> Popped<T> {
-        if let Some(notice) = self.pop_initial() {
-            return Popped::Notice(notice);
+        if let Some(popped) = self.pop_initial() {
+            return popped;
         }
         let next = self.next_live();
         if let Sync::At(mark) = self.sync
@@ -187,22 +192,20 @@ impl<T: Object> FoldBuffer<T> {
     }
 
     /// An object of the first snapshot, with what happened to it since.
-    fn pop_initial(&mut self) -> Option<Notice<T>> {
-        while let Some(object) = self.initial.next() {
-            let waiting = self.take(object.key());
-            let object = match waiting.map(|(_, waiting)| waiting) {
-                None => object,
-                Some(Waiting::Delete { .. }) => continue,
-                Some(
-                    Waiting::Update { new: object, .. }
-                    | Waiting::Add { object, .. }
-                    | Waiting::Sync(object)
-                    | Waiting::Recreate { object, .. },
-                ) => object,
-            };
-            return Some(Notice::Add { object, is_initial: true });
-        }
-        None
+    fn pop_initial(&mut self) -> Option<Popped<T>> {
+        let object = self.initial.next()?;
+        let waiting = self.take(object.key());
+        let object = match waiting.map(|(_, waiting)| waiting) {
+            None => object,
+            Some(Waiting::Delete { deleted, .. }) => return Some(Popped::Missed(deleted)),
+            Some(
+                Waiting::Update { new: object, .. }
+                | Waiting::Add { object, .. }
+                | Waiting::Sync(object)
+                | Waiting::Recreate { object, .. },
+            ) => object,
+        };
+        Some(Popped::Notice(Notice::Add { object, is_initial: true }))
     }
 
     /// The number of the first entry that still has something to tell.
@@ -329,6 +332,7 @@ mod tests {
                     format!("update {} {}", version(&old), version(&new))
                 }
                 Popped::Notice(Notice::Delete(deleted)) => format!("delete {}", version(&deleted.object)),
+                Popped::Missed(deleted) => format!("missed {}", version(&deleted.object)),
                 Popped::Synced => "synced".to_owned(),
                 Popped::Nothing => return words.join(", "),
             });
@@ -338,9 +342,11 @@ mod tests {
     fn check(snapshot: &[(&str, u64)], changes: &[Change<ConfigMap>], expected: &str) {
         let snapshot = snapshot.iter().map(|(uid, version)| held("a", uid, *version)).collect();
         let mut buffer = FoldBuffer::new(snapshot, false);
-        changes.iter().for_each(|change| buffer.push(change));
+        let missed = changes.iter().filter(|change| buffer.push(change)).map(|_| "missed");
+        let missed: Vec<&str> = missed.collect();
         assert!(buffer.len() <= 2);
-        assert_eq!(told(buffer), expected);
+        let told = [missed.join(", "), told(buffer)].into_iter().filter(|words| !words.is_empty());
+        assert_eq!(told.collect::<Vec<_>>().join(", "), expected);
     }
 
     #[test]
@@ -349,11 +355,11 @@ mod tests {
         check(&[], &[update("u", 1, 2), update("u", 2, 3)], "update 1 3");
         check(&[], &[update("u", 1, 2), sync("u", 2)], "update 1 2");
         check(&[], &[sync("u", 1), update("u", 1, 2)], "update 1 2");
-        check(&[], &[add("u", 1), delete("u", 1, 2)], "");
+        check(&[], &[add("u", 1), delete("u", 1, 2)], "missed");
         check(&[], &[update("u", 1, 2), delete("u", 2, 3)], "delete 3");
         check(&[], &[delete("u", 1, 2), add("v", 3)], "delete 2, add 3");
         check(&[], &[delete("u", 1, 2), add("v", 3), update("v", 3, 4)], "delete 2, add 4");
-        check(&[], &[delete("u", 1, 2), add("v", 3), delete("v", 3, 4)], "delete 2");
+        check(&[], &[delete("u", 1, 2), add("v", 3), delete("v", 3, 4)], "missed, delete 2");
         check(&[], &[delete("u", 1, 2), add("u", 3)], "update 1 3");
         check(&[], &[sync("u", 1)], "update 1 1");
     }
@@ -362,7 +368,7 @@ mod tests {
     fn changes_fold_into_a_snapshot_that_is_not_told_yet() {
         check(&[("u", 1)], &[], "add 1");
         check(&[("u", 1)], &[update("u", 1, 2)], "add 2");
-        check(&[("u", 1)], &[delete("u", 1, 2)], "");
+        check(&[("u", 1)], &[delete("u", 1, 2)], "missed 2");
         check(&[("u", 1)], &[delete("u", 1, 2), add("v", 3)], "add 3");
     }
 

@@ -36,6 +36,12 @@ pub trait EventHandler<T>: Send + Sync + 'static {
         let _ = deleted;
     }
 
+    /// An object came and went before the handler was told of it, since it was behind; nothing else is told of that
+    /// object. Called by whoever applies changes to the cache: it must be quick, and must not call the informer.
+    fn on_missed(&self, deleted: &Deleted<T>) {
+        let _ = deleted;
+    }
+
     /// Whether the handler can take the next call. Until it is ready, changes fold.
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         let _ = context;

@@ -17,23 +17,40 @@ use super::fold::{FoldBuffer, Notice, Popped};
 use crate::facts::Facts;
 use crate::metrics::{Counter, Gauge};
 use crate::reflector::BackoffState;
-use crate::{Backoff, EventHandler, Object};
+use crate::{Backoff, Deleted, EventHandler, Object, ObjectKey};
 
 /// After so many calls in a row the task lets others run.
 const CALLS_A_TURN: u32 = 64;
 
 /// What the informer and the task of a handler share.
 pub(super) struct Listener<T> {
+    pub(super) handler: Arc<dyn EventHandler<T>>,
     pub(super) buffer: Mutex<FoldBuffer<T>>,
     pub(super) news: Notify,
     pub(super) lag: Gauge,
     pub(super) panics: Counter,
 }
 
+impl<T: Object> Listener<T> {
+    /// Calls the handler. A panic costs it this call.
+    fn call(&self, key: &ObjectKey, call: impl FnOnce(&dyn EventHandler<T>)) {
+        if catch_unwind(AssertUnwindSafe(|| call(&*self.handler))).is_err() {
+            self.panics.inc();
+            tracing::error!(%key, "a handler panicked; it is told the next change all the same");
+        }
+    }
+
+    /// Objects came and went before the handler was told of them.
+    pub(super) fn miss<'a>(&self, deleted: impl IntoIterator<Item = &'a Deleted<T>>) {
+        for deleted in deleted {
+            self.call(deleted.object.key(), |handler| handler.on_missed(deleted));
+        }
+    }
+}
+
 /// What the task of a handler needs.
 pub(super) struct Teller<T> {
     pub(super) listener: Arc<Listener<T>>,
-    pub(super) handler: Arc<dyn EventHandler<T>>,
     pub(super) synced: watch::Sender<bool>,
     pub(super) resync: Option<Duration>,
     pub(super) core: Weak<Core<T>>,
@@ -61,7 +78,7 @@ impl<T: Object> Teller<T> {
     async fn tell(&self, resync_at: &mut Option<Instant>) -> Infallible {
         let mut calls = 0_u32;
         loop {
-            poll_fn(|context| self.handler.poll_ready(context)).await;
+            poll_fn(|context| self.listener.handler.poll_ready(context)).await;
             if let (Some(due), Some(period)) = (*resync_at, self.resync)
                 && self.env.instant() >= due
             {
@@ -71,6 +88,7 @@ impl<T: Object> Teller<T> {
             let popped = self.listener.buffer.lock().pop();
             match popped {
                 Popped::Notice(notice) => self.call(notice),
+                Popped::Missed(deleted) => self.listener.miss([&deleted]),
                 Popped::Synced => drop(self.synced.send_replace(true)),
                 Popped::Nothing => {
                     self.listener.lag.set(0);
@@ -102,19 +120,15 @@ impl<T: Object> Teller<T> {
     }
 
     fn call(&self, notice: Notice<T>) {
-        let call = || match &notice {
-            Notice::Add { object, is_initial } => self.handler.on_add(object, *is_initial),
-            Notice::Update { old, new } => self.handler.on_update(old, new),
-            Notice::Delete(deleted) => self.handler.on_delete(deleted),
+        let object = match &notice {
+            Notice::Add { object, .. } | Notice::Update { new: object, .. } => object,
+            Notice::Delete(deleted) => &deleted.object,
         };
-        if catch_unwind(AssertUnwindSafe(call)).is_err() {
-            self.listener.panics.inc();
-            let object = match &notice {
-                Notice::Add { object, .. } | Notice::Update { new: object, .. } => object,
-                Notice::Delete(deleted) => &deleted.object,
-            };
-            tracing::error!(key = %object.key(), "a handler panicked; it is told the next change all the same");
-        }
+        self.listener.call(object.key(), |handler| match &notice {
+            Notice::Add { object, is_initial } => handler.on_add(object, *is_initial),
+            Notice::Update { old, new } => handler.on_update(old, new),
+            Notice::Delete(deleted) => handler.on_delete(deleted),
+        });
     }
 }
 

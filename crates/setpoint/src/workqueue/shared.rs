@@ -244,10 +244,10 @@ impl<K> Shared<K> {
 
     /// A source has got to a version, or stays where it is: releases the keys that waited for it. Says whether keys
     /// wait for something to go from the source.
-    pub(super) fn advance(&self, source: u32, version: Option<u128>) -> bool {
+    pub(super) fn advance(&self, source: u32, version: Option<u128>, cause: Option<Cause>) -> bool {
         let mut awaits = false;
         self.release(|state, now, released| {
-            let ready = version.map_or(0, |version| state.advance(source, version, now, released));
+            let ready = version.map_or(0, |version| state.advance(source, version, cause, now, released));
             awaits = state.awaits(source);
             ready
         });

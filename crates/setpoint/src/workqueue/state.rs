@@ -322,15 +322,25 @@ impl<K> State<K> {
         }
     }
 
-    /// A source has got to a version. Says how many keys became ready to get.
+    /// A source has got to a version. With `cause`, the keys that are released want to be processed. Says how many
+    /// keys became ready to get.
     pub(super) fn advance(
         &mut self,
         source: u32,
         version: u128,
+        cause: Option<Cause>,
         now: Moment,
         released: &mut Vec<Released<K>>,
     ) -> usize {
         let passed = self.holds.advance(source, version);
+        if let Some(cause) = cause {
+            for (number, _) in &passed {
+                if self.is_heard() {
+                    self.tell_added(*number, &Reason::new(cause), 0);
+                }
+                self.add_slot(*number, 0, Some(now), Causes::of(cause));
+            }
+        }
         self.unhold_all(passed, now, released)
     }
 

@@ -410,7 +410,7 @@ async fn run(ops: Vec<Op>) {
             }
             Op::Hold { .. } => {}
             Op::Reach { source, version } => {
-                queue.advance(source.into(), Some(version.into()));
+                queue.advance(source.into(), Some(version.into()), None);
                 model.reach(source, version);
             }
             Op::Lose { source, what } => {
@@ -478,14 +478,14 @@ async fn a_key_that_is_held_says_for_how_long_and_whether_it_was_too_long() {
     for key in [1, 2, 3] {
         queue.add(key);
     }
-    queue.advance(0, Some(4));
+    queue.advance(0, Some(4), None);
     for version in [4, 5, 9] {
         let item = queue.get().await.unwrap();
         item.hold(vec![Until::Version { source: 0, version }], 10 * second);
     }
     queue.add(3);
     tokio::time::advance(second).await;
-    queue.advance(0, Some(7));
+    queue.advance(0, Some(7), None);
     // Nobody else is there to keep the time.
     assert_eq!(*queue.get().await.unwrap(), 3);
     assert_eq!(*told.lock(), [(1, Duration::ZERO, false), (2, second, false), (3, 10 * second, true)]);

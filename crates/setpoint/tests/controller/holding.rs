@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use parking_lot::Mutex;
 use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
 use setpoint_sim::{Match, World};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{SECOND, child_of, create_map, run};
+use crate::support::{SECOND, child_of, count_secrets, create_map, one_child, run, secrets};
 
 /// When each key was reconciled.
 type Log = Arc<Mutex<Vec<(ObjectKey, Instant)>>>;
@@ -158,5 +158,28 @@ fn a_deletion_that_only_a_new_list_shows_releases_the_key() {
         world.restart_server();
         sleep(60 * SECOND).await;
         assert!(looks.lock().len() > 1, "{looks:?}");
+    });
+}
+
+#[test]
+fn a_child_that_somebody_deletes_before_the_cache_has_seen_it_is_made_again() {
+    World::run(7, async |world| {
+        let held = world.faults().on(Match::watch("secrets")).hold_after_events(1);
+        create_map(&world, "a").await;
+        let controller = Controller::<ConfigMap>::new("one-child", one_child)
+            .owns::<Secret>()
+            .catch_up_limit(6000 * SECOND);
+        let _running = run(&world, controller);
+        sleep(5 * SECOND).await;
+        let made = secrets(&world).list(&ListParams::default()).await.unwrap().items;
+        assert_eq!(made.len(), 1);
+        let name = made[0].metadata.name.clone().unwrap();
+        secrets(&world).delete(&name, &DeleteParams::default()).await.unwrap();
+        // The next list has neither the add nor the deletion, so there is no event.
+        world.server().compact();
+        held.release();
+        world.restart_server();
+        sleep(60 * SECOND).await;
+        assert_eq!(count_secrets(&world).await, 1);
     });
 }

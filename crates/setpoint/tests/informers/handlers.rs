@@ -16,6 +16,7 @@ use crate::script::{Server, Watch, object, object_of, server, settle, start, wor
 #[derive(Clone, Default)]
 struct Diary {
     lines: Arc<Mutex<Vec<String>>>,
+    missed: Arc<Mutex<Vec<String>>>,
     is_stuck: Arc<AtomicBool>,
     waker: Arc<AtomicWaker>,
 }
@@ -56,6 +57,10 @@ impl EventHandler<ConfigMap> for Diary {
     fn on_delete(&self, deleted: &Deleted<ConfigMap>) {
         let verb = if deleted.is_tombstone { "tombstone" } else { "delete" };
         self.write(format!("{verb} {}", words(&deleted.object)));
+    }
+
+    fn on_missed(&self, deleted: &Deleted<ConfigMap>) {
+        self.missed.lock().push(words(&deleted.object));
     }
 
     fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
@@ -173,6 +178,26 @@ async fn a_stuck_handler_delays_nobody_and_is_told_the_essence_later() {
     let told = slow.read().await;
     assert!(told.ends_with("a@510, delete b@600, add b@601"), "{told}");
     assert!(told.matches(',').count() <= 6, "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_came_and_went_before_a_handler_was_told_is_missed() {
+    let (informer, _server, watch) = synced(&[object("a", 3), object("b", 4)]).await;
+    let (slow, fast) = (Diary::stuck(), Diary::default());
+    let _places = [slow.clone(), fast.clone()].map(|diary| informer.add_handler(diary));
+    fast.read().await;
+    watch.event("ADDED", &object("short", 11));
+    settle().await;
+    watch.event("DELETED", &object("short", 12));
+    watch.event("DELETED", &object("b", 13));
+    settle().await;
+    assert_eq!(fast.read().await, "add short@11, delete short@12, delete b@13");
+    // At once, although it takes no calls: otherwise nobody would know of it any more.
+    assert_eq!(*slow.missed.lock(), ["short@12"]);
+    slow.release();
+    assert_eq!(slow.read().await, "initial a@3");
+    assert_eq!(*slow.missed.lock(), ["short@12", "b@13"]);
+    assert!(fast.missed.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -344,7 +344,7 @@ fn a_held_key_that_was_added_meanwhile_is_released_once_and_not_lost() {
         ledger.add(&queue, 0, 0);
         let source = queue.clone();
         let source = thread::spawn(move || {
-            source.advance(0, Some(1));
+            source.advance(0, Some(1), None);
             lose(&source);
         });
         join([producer(&queue, &ledger, &[0, 1, 0]), source]);
