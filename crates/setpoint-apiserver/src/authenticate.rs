@@ -1,9 +1,10 @@
 //! Who sends a request.
 //!
 //! A client certificate was looked at when the connection began: its [`User`] travels with the request. What
-//! is left are bearer tokens: those of a [token file](token_file), and those that the server itself has signed
+//! is left are the users that a [front proxy](front_proxy) speaks for, and bearer tokens: those of a [token file](token_file), and those that the server itself has signed
 //! for [service accounts](service_account). Whoever brings nothing is refused, or anonymous where the server is told so.
 
+mod front_proxy;
 pub(crate) mod impersonate;
 mod jwt;
 pub(crate) mod service_account;
@@ -15,9 +16,13 @@ use std::sync::{Arc, OnceLock};
 use http::request::Parts;
 use http::{HeaderMap, header};
 
+pub use front_proxy::FrontProxy;
+use front_proxy::Witness;
+pub(crate) use front_proxy::{Chain, Trust};
 pub use signing_key::{KeyError, PublicKey, SigningKey};
 pub use token_file::{TokenFile, TokenFileError};
 
+use crate::serve::PeerCertificate;
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::user::User;
@@ -89,6 +94,7 @@ pub(crate) struct Authenticator {
     /// Never empty.
     audiences: Vec<String>,
     is_anonymous_allowed: bool,
+    trust: Trust,
 }
 
 /// The key that signs, and those that verify.
@@ -111,6 +117,7 @@ impl Authenticator {
         tokens: TokenFile,
         accounts: ServiceAccountTokens,
         is_anonymous_allowed: bool,
+        trust: Trust,
     ) -> Authenticator {
         let ServiceAccountTokens { signing, verifying, mut issuers, mut audiences } = accounts;
         if issuers.is_empty() {
@@ -124,7 +131,12 @@ impl Authenticator {
             // It is new, so it is set.
             let _ = key.set(Keys::new(signing, &verifying));
         }
-        Authenticator { tokens, key, verifying, issuers, audiences, is_anonymous_allowed }
+        Authenticator { tokens, key, verifying, issuers, audiences, is_anonymous_allowed, trust }
+    }
+
+    /// Whose certificates are trusted.
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.trust
     }
 
     fn keys(&self) -> &Keys {
@@ -153,13 +165,22 @@ impl Authenticator {
 
     /// Who sends this request, or 401. A certificate is worth more than a token.
     pub(crate) async fn authenticate(&self, core: &Core, parts: &Parts) -> Result<Arc<User>> {
+        let mut is_refused = false;
         if let Some(user) = User::of(&parts.extensions) {
-            return Ok(Arc::clone(user));
+            let chain = parts.extensions.get::<PeerCertificate>().map(|certificate| &certificate.chain);
+            let witness = chain.map(|chain| self.trust.witness(chain, &parts.headers, &core.env));
+            match witness.unwrap_or(Witness::Itself) {
+                Witness::Itself => return Ok(Arc::clone(user)),
+                Witness::Proxied(user) => return Ok(Arc::new(user)),
+                // A token may do; but a certificate that is good for nothing is not the same as none.
+                Witness::Nobody => is_refused = true,
+            }
         }
         let Some(token) = bearer_token(&parts.headers) else {
             // Bad credentials are not the same as none.
-            let is_anonymous =
-                self.is_anonymous_allowed && !parts.headers.contains_key(header::AUTHORIZATION);
+            let is_anonymous = self.is_anonymous_allowed
+                && !is_refused
+                && !parts.headers.contains_key(header::AUTHORIZATION);
             return if is_anonymous { Ok(Arc::new(User::anonymous())) } else { Err(Status::unauthorized()) };
         };
         match self.verify(core, token, &self.audiences).await {

@@ -27,7 +27,7 @@ use crate::request::{ResourceRequest, Warnings};
 use crate::response::{Body, respond_status};
 use crate::routes::{ResourcePath, Route};
 use crate::selector::FieldSelector;
-use crate::serve::{self, CertificateEnd};
+use crate::serve::{self, PeerCertificate};
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::store;
@@ -350,7 +350,7 @@ async fn resource_request(
         user_agent: text(header::USER_AGENT).map(str::to_owned),
         received: core.env.now(),
         deadline,
-        good_until: parts.extensions.get().map(|CertificateEnd(end)| *end),
+        good_until: parts.extensions.get().map(|certificate: &PeerCertificate| certificate.end),
         warnings: Warnings::default(),
         body: if verb.is_write() { body::read(body, MAX_BODY).await? } else { Bytes::new() },
     })
