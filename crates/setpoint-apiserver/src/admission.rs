@@ -4,6 +4,7 @@ mod attributes;
 mod certificates;
 mod conditions;
 mod matching;
+mod plugins;
 mod policies;
 mod registered;
 mod review;
@@ -12,6 +13,7 @@ mod webhooks;
 use memchr::memmem;
 use serde_json::Value;
 
+use crate::bootstrap;
 use crate::handlers::get::read;
 use crate::handlers::update;
 use crate::kinds;
@@ -23,7 +25,10 @@ use crate::resource::{Registry, Resource};
 use crate::server::Core;
 use crate::status::{GroupResource, Result, Status};
 pub(crate) use attributes::{Attributes, Operation};
+pub use plugins::{AdmissionPlugins, PluginError};
+pub(crate) use plugins::{Plugin, Plugins};
 pub(crate) use policies::Policies;
+use webhooks::Mutation;
 pub(crate) use webhooks::Webhooks;
 
 /// Namespaces that the server itself relies on.
@@ -37,12 +42,21 @@ pub(crate) async fn namespace_accepts(
     name: &str,
 ) -> Result<()> {
     let Some(namespace) = namespace else { return Ok(()) };
+    let (plugins, is_kept) = (&core.plugins, core.plugins.has(Plugin::NamespaceLifecycle));
     let namespaces = Registry::built_in().expect("", "v1", "namespaces");
-    let Some(record) = read(core, &namespaces.key(None, namespace)).await? else {
-        return Err(Status::not_found(namespaces.group_resource(), namespace));
+    let mut found = read(core, &namespaces.key(None, namespace)).await?;
+    if found.is_none() && plugins.has(Plugin::NamespaceAutoProvision) {
+        bootstrap::namespace(core, namespace).await?;
+        found = read(core, &namespaces.key(None, namespace)).await?;
+    }
+    let Some(record) = found else {
+        if is_kept || plugins.has(Plugin::NamespaceExists) {
+            return Err(Status::not_found(namespaces.group_resource(), namespace));
+        }
+        return Ok(());
     };
     // Nearly every namespace is here to stay, and its text says so without being read.
-    let is_marked = memmem::find(&record.value, b"\"deletionTimestamp\"").is_some();
+    let is_marked = is_kept && memmem::find(&record.value, b"\"deletionTimestamp\"").is_some();
     if is_marked && object::is_being_deleted(&object::decode(&record.value, record.revision)) {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
@@ -53,30 +67,43 @@ pub(crate) async fn namespace_accepts(
 }
 
 /// Some namespaces cannot be deleted.
-pub(crate) fn may_delete(resource: &Resource, name: &str) -> Result<()> {
-    if (resource.group(), resource.plural()) == ("", "namespaces") && IMMORTAL.contains(&name) {
+pub(crate) fn may_delete(core: &Core, resource: &Resource, name: &str) -> Result<()> {
+    if core.plugins.has(Plugin::NamespaceLifecycle)
+        && (resource.group(), resource.plural()) == ("", "namespaces")
+        && IMMORTAL.contains(&name)
+    {
         let namespaces = GroupResource { group: "", resource: "namespaces" };
         return Err(Status::forbidden(namespaces, name, "this namespace may not be deleted"));
     }
     Ok(())
 }
 
-/// Lets webhooks change an object that is about to be written. What comes out has the form of its kind, and is where the
-/// request wants it to be.
+/// Lets the server's own plugins, then webhooks change an object that is about to be written and has its defaults. What
+/// comes out has the form of its kind, and is where the request wants it to be.
 pub(crate) async fn mutate(core: &Core, attributes: &Attributes<'_>, mut object: Value) -> Result<Value> {
     let request = attributes.request;
+    plugins::mutate(core, attributes, &mut object).await?;
     let webhooks = webhooks::mutating(core, &request.resource).await?;
     if webhooks.is_empty() {
         return Ok(object);
     }
     // Webhooks see what the server fills in.
     kinds::default(&request.resource, &mut object);
-    let (object, is_changed) = webhooks::mutate(core, &webhooks, attributes, Some(object)).await?;
-    let object = object.unwrap_or_default();
-    if !is_changed {
-        return Ok(object);
+    let mut mutation = Mutation::new(&webhooks, |object| {
+        let mut object = formed(attributes.old, object, request.expected())?;
+        kinds::default(&request.resource, &mut object);
+        Ok(object)
+    });
+    let mut object = Some(object);
+    if !mutation.round(core, attributes, &mut object).await? {
+        return Ok(object.unwrap_or_default());
     }
-    let mut object = formed(attributes.old, object, request.expected())?;
+    if let Some(object) = &mut object {
+        // What webhooks have put in is the plugins' business, too.
+        plugins::mutate(core, attributes, object).await?;
+    }
+    mutation.round(core, attributes, &mut object).await?;
+    let mut object = object.unwrap_or_default();
     request.set_namespace(&mut object)?;
     if attributes.operation == Operation::Create && request.name.is_some() {
         // A webhook may choose the name of a new object, but not against the path. On an update validation sees to it.
@@ -98,15 +125,19 @@ pub(crate) async fn mutate_virtual(core: &Core, attributes: &Attributes<'_>, obj
     }
     let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
-    let (object, is_changed) = webhooks::mutate(core, &webhooks, attributes, Some(object)).await?;
-    let object = object.unwrap_or_default();
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-    match setpoint_kinds::table().type_of_kind(group, version, &kind).filter(|_| is_changed) {
+    let ty = setpoint_kinds::table().type_of_kind(group, version, &kind);
+    let mut mutation = Mutation::new(&webhooks, |object| match ty {
         Some(ty) => {
             formed(None, object, Expected { api_version: &api_version, kind: &kind, form: Form::Typed(ty) })
         }
         None => Ok(object),
+    });
+    let mut object = Some(object);
+    if mutation.round(core, attributes, &mut object).await? {
+        mutation.round(core, attributes, &mut object).await?;
     }
+    Ok(object.unwrap_or_default())
 }
 
 /// What a webhook has made of a change of `old`, in the form of its kind.
@@ -116,19 +147,23 @@ fn formed(old: Option<&Value>, object: Value, expected: Expected<'_>) -> Result<
         .object)
 }
 
-/// Asks the rights on signers, policies and webhooks whether an object may be written as it is now.
+/// Asks the server's own plugins, policies and webhooks whether an object may be written as it is now.
 pub(crate) async fn validate(core: &Core, attributes: &Attributes<'_>, object: &Value) -> Result<()> {
-    certificates::validate(core, attributes, object).await?;
-    policies::validate(core, attributes, Some(object)).await?;
-    webhooks::validate(core, attributes, Some(object)).await
+    plugins::validate(core, attributes, object).await?;
+    judge(core, attributes, Some(object)).await
 }
 
 /// Asks policies and webhooks whether an object may be deleted.
 pub(crate) async fn delete(core: &Core, attributes: &Attributes<'_>) -> Result<()> {
     let webhooks = webhooks::mutating(core, &attributes.request.resource).await?;
-    webhooks::mutate(core, &webhooks, attributes, None).await?;
-    policies::validate(core, attributes, None).await?;
-    webhooks::validate(core, attributes, None).await
+    Mutation::new(&webhooks, Ok).round(core, attributes, &mut None).await?;
+    judge(core, attributes, None).await
+}
+
+async fn judge(core: &Core, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<()> {
+    policies::validate(core, attributes, object).await?;
+    webhooks::validate(core, attributes, object).await?;
+    plugins::deny(core, attributes, object)
 }
 
 /// Mutates and validates something that is not stored itself.

@@ -1,9 +1,10 @@
 //! Who sends a request.
 //!
 //! A client certificate was looked at when the connection began: its [`User`] travels with the request. What
-//! is left are bearer tokens: those of a [token file](token_file), and those that the server itself has signed
-//! for [service accounts](service_account). Nobody is anonymous.
+//! is left are the users that a [front proxy](front_proxy) speaks for, and bearer tokens: those of a [token file](token_file), and those that the server itself has signed
+//! for [service accounts](service_account). Whoever brings nothing is refused, or anonymous where the server is told so.
 
+mod front_proxy;
 pub(crate) mod impersonate;
 mod jwt;
 pub(crate) mod service_account;
@@ -15,25 +16,92 @@ use std::sync::{Arc, OnceLock};
 use http::request::Parts;
 use http::{HeaderMap, header};
 
-pub use signing_key::{KeyError, SigningKey};
+pub use front_proxy::FrontProxy;
+use front_proxy::Witness;
+pub(crate) use front_proxy::{Chain, Trust};
+pub use signing_key::{KeyError, PublicKey, SigningKey};
 pub use token_file::{TokenFile, TokenFileError};
 
+use crate::serve::PeerCertificate;
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::user::User;
 
-/// Who signs the tokens of service accounts, and whom they are for unless somebody says otherwise.
-pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+/// Who signs the tokens of service accounts, and whom they are for, unless the server is told otherwise.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// A longer token is none of ours.
 const LONGEST_TOKEN: usize = 64 * 1024;
 
-/// What the server knows its users by.
+/// How the server issues and checks the tokens of service accounts.
 #[derive(Debug, Default)]
+#[must_use]
+pub struct ServiceAccountTokens {
+    signing: Option<SigningKey>,
+    verifying: Vec<PublicKey>,
+    issuers: Vec<String>,
+    audiences: Vec<String>,
+}
+
+impl ServiceAccountTokens {
+    /// A new key, an issuer of ours, and audiences that are the issuer.
+    pub fn new() -> ServiceAccountTokens {
+        ServiceAccountTokens::default()
+    }
+
+    /// The key that signs. Unless set, it is a new one; a server with a folder keeps it there, so that tokens outlive a
+    /// restart.
+    pub fn signing_key(mut self, key: SigningKey) -> ServiceAccountTokens {
+        self.signing = Some(key);
+        self
+    }
+
+    /// The keys whose signatures are taken. Unless set, it is the one that signs.
+    pub fn verifying_keys(mut self, keys: impl IntoIterator<Item = PublicKey>) -> ServiceAccountTokens {
+        self.verifying.extend(keys);
+        self
+    }
+
+    /// Whose tokens are taken; the first is who issues them.
+    pub fn issuers<S: Into<String>>(mut self, issuers: impl IntoIterator<Item = S>) -> ServiceAccountTokens {
+        self.issuers.extend(issuers.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whom tokens have to be for to be of use here. Unless set, it is the issuers.
+    pub fn audiences<S: Into<String>>(
+        mut self,
+        audiences: impl IntoIterator<Item = S>,
+    ) -> ServiceAccountTokens {
+        self.audiences.extend(audiences.into_iter().map(Into::into));
+        self
+    }
+
+    pub(crate) fn has_signing_key(&self) -> bool {
+        self.signing.is_some()
+    }
+}
+
+/// What the server knows its users by.
+#[derive(Debug)]
 pub(crate) struct Authenticator {
     tokens: TokenFile,
     /// Made when it is first needed, unless the server was given one.
-    key: OnceLock<SigningKey>,
+    key: OnceLock<Keys>,
+    verifying: Vec<PublicKey>,
+    /// Never empty.
+    issuers: Vec<String>,
+    /// Never empty.
+    audiences: Vec<String>,
+    is_anonymous_allowed: bool,
+    trust: Trust,
+}
+
+/// The key that signs, and those that verify.
+#[derive(Debug)]
+struct Keys {
+    signing: SigningKey,
+    verifying: Vec<PublicKey>,
 }
 
 /// A token that is good.
@@ -45,22 +113,77 @@ pub(crate) struct Verified {
 }
 
 impl Authenticator {
-    pub(crate) fn new(tokens: TokenFile, key: Option<SigningKey>) -> Authenticator {
-        Authenticator { tokens, key: key.map(OnceLock::from).unwrap_or_default() }
+    pub(crate) fn new(
+        tokens: TokenFile,
+        accounts: ServiceAccountTokens,
+        is_anonymous_allowed: bool,
+        trust: Trust,
+    ) -> Authenticator {
+        let ServiceAccountTokens { signing, verifying, mut issuers, mut audiences } = accounts;
+        if issuers.is_empty() {
+            issuers.push(ISSUER.to_owned());
+        }
+        if audiences.is_empty() {
+            audiences.clone_from(&issuers);
+        }
+        let key = OnceLock::new();
+        if let Some(signing) = signing {
+            // It is new, so it is set.
+            let _ = key.set(Keys::new(signing, &verifying));
+        }
+        Authenticator { tokens, key, verifying, issuers, audiences, is_anonymous_allowed, trust }
     }
 
-    /// The key of the tokens of service accounts.
-    pub(crate) fn key(&self) -> &SigningKey {
-        self.key.get_or_init(SigningKey::generate)
+    /// Whose certificates are trusted.
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    fn keys(&self) -> &Keys {
+        self.key.get_or_init(|| Keys::new(SigningKey::generate(), &self.verifying))
+    }
+
+    /// The key that signs the tokens of service accounts.
+    pub(crate) fn signing_key(&self) -> &SigningKey {
+        &self.keys().signing
+    }
+
+    /// The keys whose signatures are taken.
+    pub(crate) fn verifying_keys(&self) -> &[PublicKey] {
+        &self.keys().verifying
+    }
+
+    /// Who issues tokens.
+    pub(crate) fn issuer(&self) -> &str {
+        &self.issuers[0]
+    }
+
+    /// Whom tokens have to be for.
+    pub(crate) fn audiences(&self) -> &[String] {
+        &self.audiences
     }
 
     /// Who sends this request, or 401. A certificate is worth more than a token.
     pub(crate) async fn authenticate(&self, core: &Core, parts: &Parts) -> Result<Arc<User>> {
+        let mut is_refused = false;
         if let Some(user) = User::of(&parts.extensions) {
-            return Ok(Arc::clone(user));
+            let chain = parts.extensions.get::<PeerCertificate>().map(|certificate| &certificate.chain);
+            let witness = chain.map(|chain| self.trust.witness(chain, &parts.headers, &core.env));
+            match witness.unwrap_or(Witness::Itself) {
+                Witness::Itself => return Ok(Arc::clone(user)),
+                Witness::Proxied(user) => return Ok(Arc::new(user)),
+                // A token may do; but a certificate that is good for nothing is not the same as none.
+                Witness::Nobody => is_refused = true,
+            }
         }
-        let token = bearer_token(&parts.headers).ok_or_else(Status::unauthorized)?;
-        match self.verify(core, token, &[ISSUER.to_owned()]).await {
+        let Some(token) = bearer_token(&parts.headers) else {
+            // Bad credentials are not the same as none.
+            let is_anonymous = self.is_anonymous_allowed
+                && !is_refused
+                && !parts.headers.contains_key(header::AUTHORIZATION);
+            return if is_anonymous { Ok(Arc::new(User::anonymous())) } else { Err(Status::unauthorized()) };
+        };
+        match self.verify(core, token, &self.audiences).await {
             Ok(verified) => Ok(Arc::new(verified.user)),
             Err(why) => {
                 tracing::debug!(why, "a token was refused");
@@ -81,19 +204,34 @@ impl Authenticator {
             return Err(INVALID.to_owned());
         }
         if let Some(user) = self.tokens.find(token) {
-            if !audiences.iter().any(|audience| audience == ISSUER) {
+            let shared = shared(&self.audiences, audiences);
+            if shared.is_empty() {
                 return Err(INVALID.to_owned());
             }
-            return Ok(Verified { user: user.clone().authenticated(), audiences: vec![ISSUER.to_owned()] });
+            return Ok(Verified { user: user.clone().authenticated(), audiences: shared });
         }
         // Without a key nothing was ever signed, and none is made to find that out.
-        let Some(key) = self.key.get().filter(|_| jwt::issuer_of(token).as_deref() == Some(ISSUER)) else {
+        let is_ours = jwt::issuer_of(token).is_some_and(|issuer| self.issuers.contains(&issuer));
+        let keys = self.key.get().map_or(self.verifying.as_slice(), |keys| &keys.verifying);
+        if !is_ours || keys.is_empty() {
             return Err(INVALID.to_owned());
-        };
-        service_account::verify(core, key, token, audiences)
+        }
+        service_account::verify(core, keys, token, audiences)
             .await
             .map_err(|why| format!("[{INVALID}, {why}]"))
     }
+}
+
+impl Keys {
+    fn new(signing: SigningKey, verifying: &[PublicKey]) -> Keys {
+        let own = [signing.public().clone()];
+        Keys { verifying: if verifying.is_empty() { &own } else { verifying }.to_vec(), signing }
+    }
+}
+
+/// The audiences that both know.
+fn shared(own: &[String], asked: &[String]) -> Vec<String> {
+    own.iter().filter(|own| asked.contains(own)).cloned().collect()
 }
 
 /// The token of `Authorization: Bearer …`. Two such headers are none: who knows which one a proxy has checked.

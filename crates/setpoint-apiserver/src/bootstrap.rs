@@ -15,7 +15,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 /// service. A store that has them already keeps what it has.
 pub(crate) async fn run(core: &Core) -> Result<(), NotStored> {
     for name in NAMESPACES {
-        create(core, ("", "v1", "namespaces"), json!({"metadata": {"name": name}, "spec": {}})).await?;
+        namespace(core, name).await?;
     }
     for (name, value, description) in SYSTEM_CLASSES {
         let class = json!({"metadata": {"name": name}, "value": value, "description": description});
@@ -24,10 +24,18 @@ pub(crate) async fn run(core: &Core) -> Result<(), NotStored> {
     services(core).await
 }
 
-async fn services(core: &Core) -> Result<(), NotStored> {
-    let network = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [allocation::NETWORK]}});
+/// Creates a namespace, unless there is one.
+pub(crate) async fn namespace(core: &Core, name: &str) -> Result<(), NotStored> {
+    create(core, ("", "v1", "namespaces"), json!({"metadata": {"name": name}, "spec": {}})).await
+}
+
+/// Creates the network of services and the `kubernetes` service, unless they are there.
+pub(crate) async fn services(core: &Core) -> Result<(), NotStored> {
+    let ranges = &core.service_ranges;
+    let cidrs: Vec<String> = ranges.iter().map(|range| range.to_string()).collect();
+    let network = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": cidrs}});
     create(core, ("networking.k8s.io", "v1", "servicecidrs"), network).await?;
-    let ip = allocation::FIRST_IP.to_string();
+    let (ip, family) = (ranges.first().first().to_string(), ranges.first().family());
     let service = json!({
         "metadata": {
             "name": "kubernetes",
@@ -37,7 +45,7 @@ async fn services(core: &Core) -> Result<(), NotStored> {
         "spec": {
             "clusterIP": ip,
             "clusterIPs": [ip],
-            "ipFamilies": ["IPv4"],
+            "ipFamilies": [family],
             "ipFamilyPolicy": "SingleStack",
             "ports": [{"name": "https", "port": 443, "targetPort": 6443}]
         }
@@ -47,7 +55,7 @@ async fn services(core: &Core) -> Result<(), NotStored> {
     create(core, ("", "v1", "services"), service).await
 }
 
-async fn create(
+pub(crate) async fn create(
     core: &Core,
     (group, version, plural): (&str, &str, &str),
     mut object: Value,

@@ -118,14 +118,19 @@ impl Discovery {
         }
     }
 
-    /// Answers `/api`, `/apis` and what is below them.
-    pub(crate) fn respond(&self, segments: &[&str], headers: &HeaderMap) -> Result<Response<Body>> {
+    /// Answers `/api`, `/apis` and what is below them; the first two in one document for all, if that `is_aggregated`.
+    pub(crate) fn respond(
+        &self,
+        segments: &[&str],
+        headers: &HeaderMap,
+        is_aggregated: bool,
+    ) -> Result<Response<Body>> {
         let whole = match segments {
             ["api"] => Some(&self.core),
             ["apis"] => Some(&self.groups),
             _ => None,
         };
-        if let Some(document) = whole
+        if let Some(document) = whole.filter(|_| is_aggregated)
             && negotiate::asks_for(headers, aggregated::GROUP, aggregated::VERSION, aggregated::KIND)
         {
             return aggregated_response(document, headers);
@@ -274,7 +279,7 @@ mod tests {
     fn get(path: &str, accept: &'static str) -> Result<Response<Body>> {
         let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
         let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
-        Discovery::new(entries()).respond(&segments, &headers)
+        Discovery::new(entries()).respond(&segments, &headers, true)
     }
 
     async fn json(response: Response<Body>) -> Value {
@@ -379,7 +384,7 @@ mod tests {
             (header::ACCEPT, HeaderValue::from_static(AGGREGATED)),
             (header::IF_NONE_MATCH, HeaderValue::try_from(etag).unwrap()),
         ]);
-        let again = Discovery::new(entries()).respond(&["apis"], &headers).unwrap();
+        let again = Discovery::new(entries()).respond(&["apis"], &headers, true).unwrap();
         assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
         assert!(again.headers().contains_key(header::ETAG));
     }
@@ -387,13 +392,13 @@ mod tests {
     #[tokio::test]
     async fn built_in_kinds_are_listed_core_first() {
         let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(AGGREGATED))]);
-        let core = json(built_in().respond(&["api"], &headers).unwrap()).await;
+        let core = json(built_in().respond(&["api"], &headers, true).unwrap()).await;
         assert_eq!(core["items"][0]["metadata"]["name"], "");
-        let groups = json(built_in().respond(&["apis"], &headers).unwrap()).await;
+        let groups = json(built_in().respond(&["apis"], &headers, true).unwrap()).await;
         let names: Vec<_> =
             groups["items"].as_array().unwrap().iter().map(|group| &group["metadata"]["name"]).collect();
         assert!(names.contains(&&json!("apps")) && !names.contains(&&json!("")));
-        let pods = json(built_in().respond(&["api", "v1"], &HeaderMap::new()).unwrap()).await;
+        let pods = json(built_in().respond(&["api", "v1"], &HeaderMap::new(), true).unwrap()).await;
         let names =
             pods["resources"].as_array().unwrap().iter().map(|resource| resource["name"].as_str().unwrap());
         assert!(names.clone().any(|name| name == "pods/eviction"));

@@ -7,7 +7,8 @@ use setpoint_kinds::Verb;
 
 use crate::definitions::{self, Custom};
 use crate::handlers::{
-    binding, create, delete, eviction, get, list, log, patch, review, scale, token_request, update, watch,
+    binding, component_status, create, delete, eviction, get, list, log, patch, review, scale, token_request,
+    update, watch,
 };
 use crate::metrics::Own;
 use crate::options::Query;
@@ -36,8 +37,11 @@ pub(crate) fn server(
         }
         ["version"] => Ok(discovery::version()),
         ["healthz" | "livez" | "readyz", ..] => health::respond(core, &segments, query),
-        ["api" | "apis", ..] => core.definitions.served().discovery().respond(&segments, headers),
-        [".well-known", "openid-configuration"] => Ok(openid::configuration()),
+        ["api" | "apis", ..] => {
+            let served = core.definitions.served();
+            served.discovery().respond(&segments, headers, core.has_aggregated_discovery)
+        }
+        [".well-known", "openid-configuration"] => Ok(openid::configuration(core)),
         ["openid", "v1", "jwks"] => Ok(openid::keys(core)),
         ["openapi", ..] => openapi::respond(&core.definitions.served(), &segments, query, headers),
         _ => Err(Status::no_such_path()),
@@ -90,6 +94,12 @@ async fn whole(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<B
         return Err(Status::method_not_allowed());
     }
     match request.verb {
+        Verb::Get if component_status::is_component_status(resource) => {
+            component_status::get(core, request).await
+        }
+        Verb::List if component_status::is_component_status(resource) => {
+            component_status::list(core, request).await
+        }
         Verb::Get => get::handle(core, request).await,
         Verb::List => list::handle(core, request).await,
         Verb::Watch => watch::handle(core, request).await,

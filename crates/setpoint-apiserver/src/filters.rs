@@ -28,7 +28,7 @@ use crate::request::{ResourceRequest, Warnings};
 use crate::response::{Body, respond_status};
 use crate::routes::{ResourcePath, Route};
 use crate::selector::FieldSelector;
-use crate::serve::{self, CertificateEnd};
+use crate::serve::{self, PeerCertificate};
 use crate::server::Core;
 use crate::status::{Result, Status};
 use crate::store;
@@ -50,6 +50,7 @@ pub(crate) async fn handle(core: &Arc<Core>, parts: Parts, body: RequestBody) ->
         started: core.metrics.request_started(&parts.method, route.as_ref().ok(), &query),
         is_watch: matches!(&route, Ok(Route::Resource(path)) if path.is_watch(&query)),
         is_identified: false,
+        is_anonymous: false,
         pending: core.audit.as_ref().map(|audit| audit.begin(&parts)),
         parts,
     };
@@ -79,6 +80,8 @@ struct Account {
     is_watch: bool,
     /// Whether it is known who asks.
     is_identified: bool,
+    /// Whether that is nobody in particular.
+    is_anonymous: bool,
 }
 
 impl Account {
@@ -103,6 +106,8 @@ impl Account {
         self.started.finish(response.status());
         if !self.is_identified {
             response.extensions_mut().insert(serve::Unidentified);
+        } else if self.is_anonymous {
+            response.extensions_mut().insert(serve::Anonymous);
         }
         match self.pending {
             // A 401 was written when nobody knew who asked.
@@ -173,11 +178,12 @@ async fn prepare(
     query: Query,
     body: RequestBody,
 ) -> Result<Prepared> {
-    let Account { parts, pending, is_identified, .. } = account;
+    let Account { parts, pending, is_identified, is_anonymous, .. } = account;
     let parts = &*parts;
     let (attributes, version) = asked(parts, route.as_ref().ok(), &query);
     let user = identify(core, parts, &attributes, &version, pending).await?;
     *is_identified = true;
+    *is_anonymous = user.name == User::ANONYMOUS;
     let route = route?;
     let deadline = Deadline::after(&core.env, time_limit(&query)?);
     let place = core.limits.request(&user)?;
@@ -346,7 +352,7 @@ async fn resource_request(
         user_agent: text(header::USER_AGENT).map(str::to_owned),
         received: core.env.now(),
         deadline,
-        good_until: parts.extensions.get().map(|CertificateEnd(end)| *end),
+        good_until: parts.extensions.get().map(|certificate: &PeerCertificate| certificate.end),
         warnings: Warnings::default(),
         body: if verb.is_write() { read_body(core, place, body).await? } else { Bytes::new() },
     })

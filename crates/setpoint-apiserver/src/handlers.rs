@@ -1,6 +1,7 @@
 //! One file a verb. Each handler reads from top to bottom as the request flow of ARCHITECTURE.md.
 
 pub(crate) mod binding;
+pub(crate) mod component_status;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod eviction;

@@ -36,7 +36,7 @@ mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
 mod policy;
-mod quantity;
+pub(crate) mod quantity;
 mod rbac;
 mod replica_set;
 mod replication_controller;
@@ -49,7 +49,7 @@ mod stateful_set;
 mod webhook_configuration;
 mod workload;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use setpoint_env::Env;
 
 use crate::convert;
@@ -58,13 +58,12 @@ use crate::metadata;
 use crate::object::metadata_mut;
 use crate::resource::Resource;
 use crate::server::Core;
-use crate::status::{Result, Status};
 use crate::strategy::{self, Part};
 use crate::user::User;
 use at::{At, Errors};
 pub(crate) use certificate_signing_request::organizations as requested_organizations;
 pub(crate) use policy::SYSTEM_CLASSES;
-pub(crate) use service::allocation;
+pub(crate) use service::{allocation, network};
 
 /// Fills in what a decoded object leaves to the server, on every write.
 pub(crate) fn default(resource: &Resource, object: &mut Value) {
@@ -170,26 +169,6 @@ pub(crate) fn prepare_update(resource: &Resource, part: Part, old: &Value, new: 
         }
         ("coordination.k8s.io", "leases") => policy::prepare_lease(new),
         _ => {}
-    }
-}
-
-/// Decisions about a new object for which other objects are looked at.
-pub(crate) async fn admit_create(core: &Core, resource: &Resource, object: &mut Value) -> Result<()> {
-    match (resource.group(), resource.plural()) {
-        ("", "pods") => {
-            if core.has_service_accounts {
-                pod::admit_service_account(core, resource, object).await?;
-            }
-            pod::resolve_priority(core, resource, object).await
-        }
-        ("scheduling.k8s.io", "priorityclasses") if object["globalDefault"] == true => {
-            let Some(other) = pod::default_class(core).await? else { return Ok(()) };
-            let name = crate::object::name(&other);
-            let why =
-                format!("PriorityClass {name} is already marked as default. Only one default can exist");
-            Err(Status::forbidden(resource.group_resource(), crate::object::name(object), &why))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -322,15 +301,5 @@ fn validate_other(resource: &Resource, at: &At, old: Option<&Value>, part: Part)
         "validatingadmissionpolicybindings" => admission_policy::validate_binding(at),
         "validatingwebhookconfigurations" => webhook_configuration::validate(at, false),
         _ => {}
-    }
-}
-
-/// Holds an object back when it is deleted, until whoever knows this finalizer has done its work.
-fn add_finalizer(object: &mut Value, name: &str) {
-    let finalizers = metadata_mut(object).entry("finalizers").or_insert_with(|| json!([]));
-    if let Value::Array(list) = finalizers
-        && !list.iter().any(|found| found == name)
-    {
-        list.push(name.into());
     }
 }

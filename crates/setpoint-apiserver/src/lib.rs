@@ -26,6 +26,7 @@ mod health;
 mod indent;
 mod kinds;
 pub mod kubeconfig;
+mod kubernetes_service;
 mod label_query;
 mod lane;
 mod limits;
@@ -61,7 +62,12 @@ mod user;
 mod webhook;
 mod writes;
 
-pub use authenticate::{KeyError, SigningKey, TokenFile, TokenFileError};
+pub use admission::{AdmissionPlugins, PluginError};
+pub use authenticate::{
+    FrontProxy, KeyError, PublicKey, ServiceAccountTokens, SigningKey, TokenFile, TokenFileError,
+};
+pub use authorize::Authorization;
+pub use kinds::network::{ServiceIpRanges, ServiceIpRangesError};
 pub use logs::{LogLine, LogSource};
 pub use response::Body;
 pub use server::{ApiServer, AsUser, Builder};

@@ -110,9 +110,12 @@ pub(crate) fn write_item(value: &[u8], revision: u64, out: &mut Vec<u8>) {
 }
 
 fn write_rest(rest: &[u8], revision: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"\"resourceVersion\":\"");
-    out.extend_from_slice(revision.to_string().as_bytes());
-    out.extend_from_slice(b"\",");
+    // What is not stored has none.
+    if revision != 0 {
+        out.extend_from_slice(b"\"resourceVersion\":\"");
+        out.extend_from_slice(revision.to_string().as_bytes());
+        out.extend_from_slice(b"\",");
+    }
     out.extend_from_slice(rest);
 }
 
@@ -125,7 +128,9 @@ fn metadata_start(value: &[u8]) -> usize {
 /// A stored object as a value, with a resourceVersion.
 pub(crate) fn decode(value: &[u8], revision: u64) -> Value {
     let mut object = parse(value);
-    set_resource_version(&mut object, revision);
+    if revision != 0 {
+        set_resource_version(&mut object, revision);
+    }
     object
 }
 
@@ -243,9 +248,10 @@ pub(crate) struct ListMeta {
 /// The beginning of a list; its items, with commas between them, and [`LIST_END`] follow.
 pub(crate) fn list_start(api_version: &str, kind: &str, meta: &ListMeta) -> String {
     let ListMeta { revision, next, remaining } = meta;
-    let mut start = format!(
-        r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{revision}""#
-    );
+    let mut start = format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{"#);
+    if *revision != 0 {
+        let _infallible = write!(start, r#""resourceVersion":"{revision}""#);
+    }
     if let Some(next) = next {
         // Continue tokens are base64: nothing in them needs an escape.
         let _infallible = write!(start, r#","continue":"{next}""#);

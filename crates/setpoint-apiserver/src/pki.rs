@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub(crate) use folder::signing_key;
 pub use folder::{Folder, FolderError};
-pub(crate) use peer::{end_of, user_of};
+pub(crate) use peer::{end_of, public_key_of, user_of};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, PublicKeyData, SerialNumber,
@@ -201,22 +201,45 @@ impl CertificateAuthority {
     /// Sessions are not resumed: TLS would take the certificate of the old session for granted, expired or not. Most
     /// clients (all that are written in Go) never ask for it.
     pub fn server_config(&self, server: &Identity) -> Result<Arc<ServerConfig>, Error> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        server_config(&self.env, server, std::slice::from_ref(&self.certificate))
+    }
+}
+
+/// The same where the certificate of the server and the authorities of its clients come from elsewhere. Without
+/// authorities no client certificate is asked for.
+pub fn server_config(
+    env: &Env,
+    server: &Identity,
+    client_authorities: &[CertificateDer<'static>],
+) -> Result<Arc<ServerConfig>, Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(Clock(env.clone())))
+        .with_safe_default_protocol_versions()?;
+    let builder = if client_authorities.is_empty() {
+        builder.with_no_client_auth()
+    } else {
         let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone())?;
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        for authority in client_authorities {
+            roots.add(authority.clone())?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .allow_unauthenticated()
             .build()
             .map_err(|error| rustls::Error::General(error.to_string()))?;
-        let mut config = ServerConfig::builder_with_details(provider, Arc::new(Clock(self.env.clone())))
-            .with_safe_default_protocol_versions()?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(vec![server.certificate.clone()], server.key.clone_key())?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        Ok(Arc::new(config))
-    }
+        builder.with_client_cert_verifier(verifier)
+    };
+    let mut config = builder.with_single_cert(server.chain.clone(), server.key.clone_key())?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// All certificates of a PEM text. There is at least one.
+pub fn certificates(text: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let invalid = Error::InvalidPem { what: "certificate" };
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+    all.ok().filter(|all| !all.is_empty()).ok_or(invalid)
 }
 
 impl std::fmt::Debug for CertificateAuthority {
@@ -229,7 +252,8 @@ impl std::fmt::Debug for CertificateAuthority {
 #[derive(Debug)]
 pub struct Identity {
     pem: Pem,
-    certificate: CertificateDer<'static>,
+    /// Its own certificate, then those of the authorities in between.
+    chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
@@ -237,23 +261,24 @@ impl Identity {
     fn new(certificate: CertificateDer<'static>, key: &KeyPair) -> Identity {
         Identity {
             pem: Pem { certificate: subject::pem_of(&certificate), key: key.serialize_pem() },
-            certificate,
+            chain: vec![certificate],
             key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
         }
     }
 
-    /// An identity that was stored with [`to_pem`](Identity::to_pem).
+    /// An identity from text: its certificate, which those of the authorities in between may follow, and its key in
+    /// PKCS #8, SEC 1 or PKCS #1.
     pub fn from_pem(pem: Pem) -> Result<Identity, Error> {
-        let certificate = read_certificate(&pem)?;
+        let chain = certificates(&pem.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(pem.key.as_bytes())
             .map_err(|_| Error::InvalidPem { what: "private key" })?;
-        Ok(Identity { pem, certificate, key })
+        Ok(Identity { pem, chain, key })
     }
 
     /// Whether the key is the certificate's.
     fn is_whole(&self) -> bool {
         let key = KeyPair::from_pem(&self.pem.key).map(|key| key.subject_public_key_info());
-        key.is_ok_and(|key| peer::public_key_of(&self.certificate) == Some(key))
+        key.is_ok_and(|key| peer::public_key_of(&self.chain[0]) == Some(key))
     }
 
     /// The certificate and its key, as text.
@@ -263,7 +288,8 @@ impl Identity {
 
     /// The certificate.
     pub fn certificate_der(&self) -> &CertificateDer<'static> {
-        &self.certificate
+        // There is at least one: `certificates` and `new` see to it.
+        &self.chain[0]
     }
 
     /// The private key.

@@ -38,6 +38,7 @@ use tokio_rustls::TlsAcceptor;
 pub use tokio_util::sync::CancellationToken;
 use tower::Service;
 
+use crate::authenticate::Chain;
 use crate::lane::Lane;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -113,9 +114,18 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug)]
 pub struct Unidentified;
 
-/// An extension of a request: when the certificate of its client expires.
+/// An extension of a response: whoever asked has brought no credentials, and may go on. The connection stays one of a
+/// stranger, which may have to make room.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CertificateEnd(pub(crate) Timestamp);
+pub struct Anonymous;
+
+/// An extension of a request: the certificate of its client.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerCertificate {
+    /// When the first certificate of its chain expires.
+    pub(crate) end: Timestamp,
+    pub(crate) chain: Arc<Chain>,
+}
 
 /// A service that can be served: what [`serve`] asks of it, in one name.
 pub trait HttpService:

@@ -1,6 +1,7 @@
 //! The server: a `tower::Service`, and how one is built.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -13,19 +14,23 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use setpoint_env::{Env, Task};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
-use crate::admission;
+use crate::admission::{self, AdmissionPlugins};
 use crate::audit::{Audit, AuditLog, OpenLog};
-use crate::authenticate::{Authenticator, SigningKey, TokenFile};
+use crate::authenticate::{Authenticator, FrontProxy, ServiceAccountTokens, TokenFile, Trust};
+use crate::authorize::Authorization;
 use crate::background::{Background, Upkeep};
 use crate::bootstrap;
 use crate::contention::Queues;
 use crate::definitions::{self, Definitions};
 use crate::filters;
+use crate::kinds::network::ServiceIpRanges;
+use crate::kubernetes_service::{self, Advertised};
 use crate::limits;
 use crate::logs::LogSource;
 use crate::metrics::Metrics;
@@ -35,7 +40,7 @@ use crate::resource::{Registry, Resource};
 use crate::response::Body;
 use crate::serve;
 use crate::status::Result;
-use crate::storage::{Limits, Memory, NotStored, OpenError, Redb, Storage};
+use crate::storage::{Durability, Limits, Memory, NotStored, OpenError, Redb, Storage};
 use crate::store;
 use crate::user::User;
 use crate::webhook;
@@ -43,6 +48,8 @@ use crate::writes::Writes;
 
 /// How often expired objects are looked for.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
+/// How long history is kept at least.
+const COMPACTION_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// How long a server that closes waits for writes whose clients have gone.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -76,7 +83,7 @@ pub struct ApiServer {
 struct Shared {
     core: Arc<Core>,
     /// These end with the server.
-    _tasks: [Task<()>; 3],
+    _tasks: Vec<Task<()>>,
 }
 
 /// What handlers work with.
@@ -89,15 +96,19 @@ pub(crate) struct Core {
     pub limits: limits::Limits,
     pub rbac: Rbac,
     pub authenticator: Authenticator,
+    pub authorization: Authorization,
     pub admission: admission::Webhooks,
     pub policies: admission::Policies,
     pub webhooks: webhook::Clients,
     pub audit: Option<Audit>,
     pub writes: Arc<Writes>,
     pub background: Background,
-    /// Whether somebody makes service accounts, so that pods can be asked to have one.
-    pub has_service_accounts: bool,
+    pub plugins: admission::Plugins,
     pub definitions: Definitions,
+    pub advertised: Arc<Advertised>,
+    pub service_ranges: ServiceIpRanges,
+    /// Whether discovery is also offered in one document.
+    pub has_aggregated_discovery: bool,
     pub logs: Option<Arc<dyn LogSource>>,
     /// Cancelled, and replaced, when the running watches shall end.
     watches: Mutex<CancellationToken>,
@@ -147,16 +158,49 @@ impl std::fmt::Debug for Core {
 }
 
 /// Settings of an [`ApiServer`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[must_use = "a builder does nothing until build is called"]
 pub struct Builder {
     env: Option<Env>,
     history: Limits,
+    compaction_interval: Duration,
+    durability: Durability,
+    authorization: Authorization,
     tokens: TokenFile,
-    signing_key: Option<SigningKey>,
+    service_account_tokens: ServiceAccountTokens,
+    is_anonymous_allowed: bool,
+    client_authorities: Vec<CertificateDer<'static>>,
+    front_proxy: Option<FrontProxy>,
     audit: Option<OpenLog>,
-    has_service_accounts: bool,
+    plugins: AdmissionPlugins,
+    advertise_address: Option<IpAddr>,
+    service_ranges: ServiceIpRanges,
+    has_aggregated_discovery: bool,
     logs: Option<Arc<dyn LogSource>>,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder {
+            env: None,
+            history: Limits::default(),
+            compaction_interval: COMPACTION_INTERVAL,
+            durability: Durability::default(),
+            authorization: Authorization::default(),
+            tokens: TokenFile::default(),
+            service_account_tokens: ServiceAccountTokens::default(),
+            is_anonymous_allowed: false,
+            client_authorities: Vec::new(),
+            front_proxy: None,
+            audit: None,
+            plugins: AdmissionPlugins::default(),
+            advertise_address: None,
+            service_ranges: ServiceIpRanges::default(),
+            has_aggregated_discovery: true,
+            logs: None,
+        }
+        .service_accounts(false)
+    }
 }
 
 impl Builder {
@@ -167,9 +211,30 @@ impl Builder {
     }
 
     /// How much history the server keeps for watches and for lists at past resourceVersions: at most so
-    /// many changes, and at most so many bytes of objects. 100,000 changes and 64 MiB unless set.
+    /// many changes, and at most so many bytes of objects. 100,000 changes and 64 MiB unless set. See also
+    /// [`Builder::compaction_interval`].
     pub fn history(mut self, changes: usize, bytes: usize) -> Builder {
         self.history = Limits { events: changes, bytes };
+        self
+    }
+
+    /// How old history gets: between one and two of these. Continue tokens expire with it (410), and watches that would miss
+    /// something. Five minutes unless set, as in kube-apiserver; zero: as old as there is room for.
+    pub fn compaction_interval(mut self, interval: Duration) -> Builder {
+        self.compaction_interval = interval;
+        self
+    }
+
+    /// Answers writes before they are on the disk: faster, and enough for tests. A process that ends loses nothing; a
+    /// power cut may cost the whole store.
+    pub fn unsynced(mut self) -> Builder {
+        self.durability = Durability::Unsynced;
+        self
+    }
+
+    /// Who decides what users may do; RBAC unless set.
+    pub fn authorization(mut self, authorization: Authorization) -> Builder {
+        self.authorization = authorization;
         self
     }
 
@@ -179,17 +244,66 @@ impl Builder {
         self
     }
 
-    /// The key that signs the tokens of service accounts. Unless set, it is a new one; a server with a folder
-    /// keeps it there, so that tokens outlive a restart.
-    pub fn signing_key(mut self, key: SigningKey) -> Builder {
-        self.signing_key = Some(key);
+    /// How the tokens of service accounts are signed and checked.
+    pub fn service_account_tokens(mut self, tokens: ServiceAccountTokens) -> Builder {
+        self.service_account_tokens = tokens;
         self
     }
 
-    /// Whether a new pod needs a service account that exists, and gets its token as a volume. Off unless set, as in test
-    /// environments: it takes a controller that makes an account `default` in each namespace.
+    /// Whether requests without credentials are those of `system:anonymous`, who may do what RBAC allows it: without roles
+    /// of yours that is `/healthz`, `/livez`, `/readyz` and `/version`. Off unless set: such requests are answered with 401.
+    pub fn anonymous(mut self, is_allowed: bool) -> Builder {
+        self.is_anonymous_allowed = is_allowed;
+        self
+    }
+
+    /// The authorities of client certificates, as the TLS settings of [`ApiServer::serve`] have them. Other servers find them
+    /// in the ConfigMap `kube-system/extension-apiserver-authentication`, and a front proxy is told from other clients by
+    /// them.
+    pub fn client_authorities(mut self, authorities: Vec<CertificateDer<'static>>) -> Builder {
+        self.client_authorities = authorities;
+        self
+    }
+
+    /// A proxy that authenticates users for the server. There is none unless set. It needs
+    /// [`Builder::client_authorities`]: a certificate that is of none of them is not that of a user.
+    pub fn front_proxy(mut self, proxy: FrontProxy) -> Builder {
+        self.front_proxy = Some(proxy);
+        self
+    }
+
+    /// Which admission plugins run. Unless set, kube-apiserver's default set without `ServiceAccount`.
+    pub fn admission_plugins(mut self, plugins: AdmissionPlugins) -> Builder {
+        self.plugins = plugins;
+        self
+    }
+
+    /// Whether a new pod needs a service account that exists, and gets its token as a volume: the admission plugin
+    /// `ServiceAccount`. Off unless set, as in test environments: it takes a controller that makes an account `default` in
+    /// each namespace.
     pub fn service_accounts(mut self, are_made: bool) -> Builder {
-        self.has_service_accounts = are_made;
+        self.plugins.switch(admission::Plugin::ServiceAccount, are_made);
+        self
+    }
+
+    /// The address of this server in the Endpoints and the EndpointSlice of the service `kubernetes`, which are there while it
+    /// [serves](ApiServer::serve). Unless set, the address that it listens on, or that of this machine if that is no address
+    /// for others.
+    pub fn advertise_address(mut self, address: IpAddr) -> Builder {
+        self.advertise_address = Some(address);
+        self
+    }
+
+    /// Whether clients can have discovery in one document, as newer ones ask for it. On unless set; without it they fall back
+    /// to one request a group-version.
+    pub fn aggregated_discovery(mut self, is_offered: bool) -> Builder {
+        self.has_aggregated_discovery = is_offered;
+        self
+    }
+
+    /// Where the addresses of services come from; 10.96.0.0/12 unless set. The ServiceCIDR `kubernetes` says it.
+    pub fn service_cluster_ip_ranges(mut self, ranges: ServiceIpRanges) -> Builder {
+        self.service_ranges = ranges;
         self
     }
 
@@ -239,10 +353,10 @@ impl Builder {
     /// ```
     pub async fn open(mut self, folder: impl AsRef<Path>) -> Result<ApiServer, OpenError> {
         let folder = folder.as_ref();
-        let storage = Box::new(Redb::open_in(folder, self.history).await?);
-        if self.signing_key.is_none() {
+        let storage = Box::new(Redb::open_in(folder, self.history, self.durability).await?);
+        if !self.service_account_tokens.has_signing_key() {
             let key = pki::signing_key(&folder.join("pki")).map_err(OpenError::SigningKey)?;
-            self.signing_key = Some(key);
+            self.service_account_tokens = self.service_account_tokens.signing_key(key);
         }
         Ok(self.start(storage).await?)
     }
@@ -256,20 +370,33 @@ impl Builder {
             metrics: Metrics::new(&env),
             limits: limits::Limits::default(),
             rbac: Rbac::default(),
-            authenticator: Authenticator::new(self.tokens, self.signing_key),
+            authenticator: Authenticator::new(
+                self.tokens,
+                self.service_account_tokens,
+                self.is_anonymous_allowed,
+                Trust::new(self.client_authorities, self.front_proxy),
+            ),
+            authorization: self.authorization,
             admission: admission::Webhooks::default(),
             policies: admission::Policies::default(),
             webhooks: webhook::Clients::default(),
             audit: self.audit.map(|log| log.start(&env, &background)),
             writes: Writes::new(&env),
             background,
-            has_service_accounts: self.has_service_accounts,
+            plugins: admission::Plugins::new(&self.plugins),
             definitions: Definitions::default(),
+            advertised: Arc::new(Advertised::at(self.advertise_address)),
+            service_ranges: self.service_ranges,
+            has_aggregated_discovery: self.has_aggregated_discovery,
             logs: self.logs,
             watches: Mutex::default(),
             env: env.clone(),
         });
         bootstrap::run(&core).await?;
+        if let Err(error) = kubernetes_service::settings(&core).await {
+            // The task below tries it again.
+            tracing::error!(%error, "what others have to know about the server is not published yet");
+        }
         if let Err(error) = definitions::sync(&core).await {
             // The task below tries it again.
             tracing::error!(%error, "custom resources are not served yet");
@@ -281,8 +408,18 @@ impl Builder {
         };
         let definitions = keep("definitions", definitions::upkeep(&core));
         let roles = keep("roles", rbac::upkeep());
+        let service = {
+            let weak = Weak::clone(&weak);
+            let keep = move || kubernetes_service::upkeep(Weak::clone(&weak));
+            core.background.run(&env, "kubernetes-service", keep)
+        };
+        let aging = (!self.compaction_interval.is_zero()).then(|| {
+            let (weak, interval) = (Weak::clone(&weak), self.compaction_interval);
+            core.background.run(&env, "compaction", move || age(Weak::clone(&weak), interval))
+        });
         let expiry = core.background.run(&env, "expiry", move || expire(Weak::clone(&weak)));
-        Ok(ApiServer { shared: Arc::new(Shared { core, _tasks: [expiry, definitions, roles] }) })
+        let tasks = [expiry, definitions, roles, service].into_iter().chain(aging).collect();
+        Ok(ApiServer { shared: Arc::new(Shared { core, _tasks: tasks }) })
     }
 }
 
@@ -293,6 +430,17 @@ async fn expire(core: Weak<Core>) {
         let Some(core) = core.upgrade() else { return };
         let now = core.env.now();
         core.storage.expire(now).await;
+    }
+}
+
+/// Forgets in each interval what was history before the last one.
+async fn age(core: Weak<Core>, interval: Duration) {
+    let mut old = 0;
+    loop {
+        tokio::time::sleep(interval).await;
+        let Some(core) = core.upgrade() else { return };
+        core.storage.age(old);
+        old = core.storage.revision();
     }
 }
 
@@ -325,6 +473,9 @@ impl ApiServer {
     pub async fn serve(&self, listener: TcpListener, tls: Arc<ServerConfig>, shutdown: CancellationToken) {
         let core = &self.shared.core;
         core.end_watches();
+        if let Ok(address) = listener.local_addr() {
+            core.advertised.listen(address);
+        }
         let options =
             serve::Options { env: core.env.clone(), shutdown: shutdown.clone(), ..serve::Options::default() };
         let stop_watches = async {

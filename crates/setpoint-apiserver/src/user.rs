@@ -37,6 +37,11 @@ impl User {
     /// The group of everybody whose identity is known.
     pub const AUTHENTICATED: &str = "system:authenticated";
 
+    /// The name of whoever brings no credentials.
+    pub const ANONYMOUS: &str = "system:anonymous";
+    /// The group of everybody else.
+    pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+
     /// A user with a name and groups.
     pub fn new<G: Into<String>>(name: impl Into<String>, groups: impl IntoIterator<Item = G>) -> User {
         let groups = groups.into_iter().map(Into::into).collect();
@@ -46,6 +51,11 @@ impl User {
     /// The user of the admin kubeconfig, who may do everything.
     pub fn admin() -> User {
         User::new("kubernetes-admin", ["system:masters"])
+    }
+
+    /// Whoever brings no credentials, where that is allowed.
+    pub fn anonymous() -> User {
+        User::new(User::ANONYMOUS, [User::UNAUTHENTICATED])
     }
 
     /// The name of a service account as a user.

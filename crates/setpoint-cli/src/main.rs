@@ -5,17 +5,24 @@
 
 mod cluster;
 mod demo;
+mod envtest;
+mod etcd;
 mod r#gen;
+mod kube_apiserver;
 mod kubeconfig;
 mod listen;
 mod logging;
 mod new;
 mod open_files;
+mod parent;
+mod serving;
 mod signals;
 mod store;
 mod up;
 
+use std::ffi::OsStr;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -40,6 +47,7 @@ enum Command {
     Gen(r#gen::Gen),
     Demo(demo::Demo),
     Up(up::Up),
+    Envtest(envtest::Envtest),
     Cluster(cluster::ClusterCommand),
     Kubeconfig(kubeconfig::KubeconfigCommand),
     Store(store::Store),
@@ -48,12 +56,20 @@ enum Command {
 fn main() -> ExitCode {
     let env = Env::system();
     let started = env.instant();
+    // One program, several names.
+    let name = std::env::args_os().next().map(PathBuf::from);
+    match name.as_deref().and_then(Path::file_name).and_then(OsStr::to_str) {
+        Some("kube-apiserver") => return kube_apiserver::main(&env),
+        Some("etcd") => return etcd::main(&env),
+        _ => {}
+    }
     let Cli { command } = Cli::parse();
     let result = match command {
         Command::New(new) => new.run(),
         Command::Gen(generate) => generate.run(),
         Command::Demo(demo) => demo.run(&env, started),
         Command::Up(up) => up.run(&env, started),
+        Command::Envtest(envtest) => envtest.run(),
         Command::Cluster(command) => command.run(&env),
         Command::Kubeconfig(command) => command.run(&env),
         Command::Store(store) => store.run(&env),
@@ -63,8 +79,8 @@ fn main() -> ExitCode {
         Err(error) => {
             // Nobody is left to tell if this fails.
             let _ = writeln!(std::io::stderr(), "setpoint: {error:#}");
-            if error.is::<up::StoreFailed>() {
-                ExitCode::from(up::StoreFailed::CODE)
+            if error.is::<serving::StoreFailed>() {
+                ExitCode::from(serving::StoreFailed::CODE)
             } else {
                 ExitCode::FAILURE
             }

@@ -4,20 +4,20 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use clap::Args;
 use setpoint_apiserver::audit::{AuditLog, Policy};
 use setpoint_apiserver::kubeconfig::{self, Kubeconfig};
 use setpoint_apiserver::pki::{self, CertificateAuthority, Identity};
-use setpoint_apiserver::serve::CancellationToken;
 use setpoint_apiserver::{ApiServer, TokenFile, User};
 use setpoint_cluster::node::SyntheticLog;
-use setpoint_cluster::{Cluster, ClusterError, Controllers};
+use setpoint_cluster::{Cluster, Controllers};
 use setpoint_env::Env;
 use tokio::time::Instant;
 
 use crate::cluster::Parts;
 use crate::listen::{self, Listen};
+use crate::serving::{Serving, workers};
 use crate::signals::Signals;
 use crate::{logging, open_files};
 
@@ -90,34 +90,11 @@ pub(crate) struct Up {
 /// The controller that gives each namespace its account `default`.
 const ACCOUNTS: &str = "serviceaccount-controller";
 
-/// The disk of the store has failed.
-#[derive(Debug)]
-pub(crate) struct StoreFailed(String);
-
-impl StoreFailed {
-    /// What the process ends with, so that whoever starts it again can tell: EX_IOERR of sysexits.h.
-    pub(crate) const CODE: u8 = 74;
-}
-
-impl std::fmt::Display for StoreFailed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for StoreFailed {}
-
 /// Who the server and its administrator are.
 struct Credentials {
     authority: CertificateAuthority,
     server: Identity,
     admin: Identity,
-}
-
-/// How many threads the server works with. Two do on a developer's machine, and each one costs memory even at rest. A larger
-/// machine gets up to four: one user's requests keep half of them busy at most, so slow ones of two users stop nobody else.
-fn workers() -> usize {
-    std::thread::available_parallelism().map_or(2, |processors| (processors.get() / 2).clamp(2, 4))
 }
 
 impl Up {
@@ -156,11 +133,7 @@ impl Up {
             self.credentials(env, listen.server_names(address))?;
         let tls = authority.server_config(&identity)?;
         let kubeconfig = Kubeconfig::new(&url, &authority, &admin);
-        let shutdown = CancellationToken::new();
-        let mut serving = env.spawn({
-            let (server, shutdown) = (server.clone(), shutdown.clone());
-            async move { server.serve(listener, tls, shutdown).await }
-        });
+        let serving = Serving::start(env, &server, listener, tls);
         // The listener is open and the server has its first objects: whoever connects now is answered.
         kubeconfig.write(&path).map_err(with_advice)?;
         self.announce(&url, &path, env.instant().saturating_duration_since(started));
@@ -168,39 +141,9 @@ impl Up {
             let cluster = Cluster::builder(server.client()).env(env.clone());
             self.parts.set(controllers, cluster.root_ca(authority.certificate_pem())).start()
         });
-        let stop_cluster = cluster.as_ref().map(|cluster| cluster.shutdown().clone());
-        let mut cluster = std::pin::pin!(ended(cluster));
-
-        tokio::select! {
-            _ = signals.next() => {}
-            ended = &mut serving => {
-                ended.context("the server failed")?;
-                bail!("the server ended by itself");
-            }
-            ended = &mut cluster => return ended.context("the controllers ended by themselves"),
-            why = server.failed() => {
-                // Nothing that is under way can end well, so nothing is waited for. A kubeconfig that is left over is
-                // replaced at the next start.
-                let _left = kubeconfig.remove_if_unchanged(&path);
-                return Err(StoreFailed(why).into());
-            }
-        }
-        // What the controllers have begun they finish while there is a server.
-        if let Some(stop) = stop_cluster {
-            stop.cancel();
-            tokio::select! {
-                ended = cluster => ended.context("the controllers failed")?,
-                code = signals.next() => std::process::exit(code),
-            }
-        }
-        shutdown.cancel();
-        let removed = kubeconfig.remove_if_unchanged(&path).map_err(with_advice);
-        tokio::select! {
-            ended = serving => ended.context("the server failed")?,
-            code = signals.next() => std::process::exit(code),
-        }
-        // A store that was closed need not be repaired at the next start.
-        server.close().await;
+        let mut removed = Ok(false);
+        let remove = || removed = kubeconfig.remove_if_unchanged(&path).map_err(with_advice);
+        serving.until(&mut signals, cluster, remove).await?;
         removed.map(drop)
     }
 
@@ -270,14 +213,6 @@ impl Up {
         );
         // The server is of use also when nobody reads this.
         let _ = std::io::stdout().write_all(text.as_bytes());
-    }
-}
-
-/// Waits for the end of a cluster, or for ever if there is none.
-async fn ended(cluster: Option<Cluster>) -> Result<(), ClusterError> {
-    match cluster {
-        Some(cluster) => cluster.ended().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::authorize;
 use crate::kinds;
 use crate::rbac;
 use crate::server::Core;
-use crate::status::{Result, Status};
+use crate::status::Result;
 use crate::user::User;
 
 const GROUP: &str = "certificates.k8s.io";
@@ -15,48 +15,50 @@ const GROUP: &str = "certificates.k8s.io";
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const MASTERS: &str = "system:masters";
 
-/// Whether the object may be written, as far as signers are concerned.
-pub(super) async fn validate(core: &Core, attributes: &Attributes<'_>, object: &Value) -> Result<()> {
-    let resource = &attributes.request.resource;
-    if resource.group() != GROUP {
-        return Ok(());
-    }
-    match (resource.plural(), attributes.subresource(), attributes.old) {
-        ("certificatesigningrequests", "", None) => restrict_subject(attributes, object),
-        ("certificatesigningrequests", "approval", Some(old)) => {
+/// `CertificateApproval`: whoever approves needs the right to, for the signer.
+pub(super) async fn approve(core: &Core, attributes: &Attributes<'_>) -> Result<()> {
+    match attributes.old {
+        Some(old) if attributes.subresource() == "approval" => {
             check(core, attributes, "approve", "approve requests with", old).await
-        }
-        ("certificatesigningrequests", "status", Some(old)) => {
-            let is_same = |field: &str| old["status"].get(field) == object["status"].get(field);
-            if is_same("certificate") && is_same("conditions") {
-                return Ok(());
-            }
-            check(core, attributes, "sign", "sign requests with", old).await
-        }
-        ("clustertrustbundles", "", old) => {
-            // Validation keeps the signer of a bundle as it is.
-            let is_unnamed = object["spec"]["signerName"].as_str().is_none_or(str::is_empty);
-            if is_unnamed || old.is_some_and(|old| rbac::changes_only_ownership(old, object)) {
-                return Ok(());
-            }
-            check(core, attributes, "attest", "attest for", object).await
         }
         _ => Ok(()),
     }
 }
 
-/// Whoever signs for this server does not look at groups; so no request names this one.
-fn restrict_subject(attributes: &Attributes<'_>, object: &Value) -> Result<()> {
-    if attributes.operation != Operation::Create || object["spec"]["signerName"] != CLIENT_SIGNER {
+/// `CertificateSigning`: whoever puts a certificate into a request needs the right to.
+pub(super) async fn sign(core: &Core, attributes: &Attributes<'_>, object: &Value) -> Result<()> {
+    let Some(old) = attributes.old.filter(|_| attributes.subresource() == "status") else { return Ok(()) };
+    let is_same = |field: &str| old["status"].get(field) == object["status"].get(field);
+    if is_same("certificate") && is_same("conditions") {
+        return Ok(());
+    }
+    check(core, attributes, "sign", "sign requests with", old).await
+}
+
+/// `ClusterTrustBundleAttest`: whoever speaks for a signer needs the right to.
+pub(super) async fn attest(core: &Core, attributes: &Attributes<'_>, object: &Value) -> Result<()> {
+    // Validation keeps the signer of a bundle as it is.
+    let is_unnamed = object["spec"]["signerName"].as_str().is_none_or(str::is_empty);
+    let is_same = attributes.old.is_some_and(|old| rbac::changes_only_ownership(old, object));
+    if !attributes.subresource().is_empty() || is_unnamed || is_same {
+        return Ok(());
+    }
+    check(core, attributes, "attest", "attest for", object).await
+}
+
+/// `CertificateSubjectRestriction`: whoever signs for this server does not look at groups; so no request names this one.
+pub(super) fn restrict_subject(attributes: &Attributes<'_>, object: &Value) -> Result<()> {
+    let is_new = attributes.operation == Operation::Create && attributes.subresource().is_empty();
+    if !is_new || object["spec"]["signerName"] != CLIENT_SIGNER {
         return Ok(());
     }
     match kinds::requested_organizations(object) {
         Ok(groups) if groups.iter().any(|group| group == MASTERS) => {
             let why = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
-            Err(forbidden(attributes, object, &why))
+            Err(attributes.forbidden(Some(object), &why))
         }
         Ok(_) => Ok(()),
-        Err(why) => Err(forbidden(attributes, object, &format!("failed to parse CSR: {why}"))),
+        Err(why) => Err(attributes.forbidden(Some(object), &format!("failed to parse CSR: {why}"))),
     }
 }
 
@@ -75,7 +77,7 @@ async fn check(
         return Ok(());
     }
     let why = format!("user not permitted to {doing} signerName {signer:?}");
-    Err(forbidden(attributes, object, &why))
+    Err(attributes.forbidden(Some(object), &why))
 }
 
 async fn allows(core: &Core, user: &User, verb: &str, signer: &str) -> Result<bool> {
@@ -87,9 +89,4 @@ async fn allows(core: &Core, user: &User, verb: &str, signer: &str) -> Result<bo
         ..authorize::Attributes::default()
     };
     Ok(authorize::decide(core, user, &attributes).await?.allowed)
-}
-
-fn forbidden(attributes: &Attributes<'_>, object: &Value, why: &str) -> Status {
-    let name = attributes.name(Some(object));
-    Status::forbidden(attributes.request.resource.group_resource(), name, why)
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::attributes::Attributes;
 use super::conditions::Variables;
 use super::matching::{self, Matching};
+use super::plugins::Plugin;
 use super::registered::Registered;
 use super::review;
 use crate::cel;
@@ -73,7 +74,8 @@ fn registration(plural: &str) -> &'static Arc<Resource> {
 
 /// Asks the policies that are in force whether an object may be written, or deleted when there is none.
 pub(super) async fn validate(core: &Core, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<()> {
-    if matching::is_exempt(&attributes.request.resource) {
+    let is_off = !core.plugins.has(Plugin::ValidatingAdmissionPolicy);
+    if is_off || matching::is_exempt(&attributes.request.resource) {
         return Ok(());
     }
     let bindings =

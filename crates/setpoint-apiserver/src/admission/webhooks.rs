@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::attributes::Attributes;
 use super::conditions::Conditions;
 use super::matching::{self, Matching};
+use super::plugins::Plugin;
 use super::policies;
 use super::registered::Registered;
 use super::review::{self, Response};
@@ -124,28 +125,41 @@ async fn registered(core: &Core, of: &Registered<Vec<Webhook>>, plural: &str) ->
 
 /// The mutating webhooks, of which some may be asked about this resource.
 pub(super) async fn mutating(core: &Core, resource: &Resource) -> Result<Arc<Vec<Webhook>>> {
-    if matching::is_exempt(resource) {
+    if matching::is_exempt(resource) || !core.plugins.has(Plugin::MutatingAdmissionWebhook) {
         return Ok(Arc::default());
     }
     registered(core, &core.admission.mutating, "mutatingwebhookconfigurations").await
 }
 
-/// Lets webhooks change an object, one after the other, and says whether one did. On a delete there is no
-/// object, and nothing can be changed.
-pub(super) async fn mutate(
-    core: &Core,
-    webhooks: &[Webhook],
-    attributes: &Attributes<'_>,
-    mut object: Option<Value>,
-) -> Result<(Option<Value>, bool)> {
-    // What each webhook that was asked has left behind.
-    let mut left: Vec<Option<Option<Value>>> = vec![None; webhooks.len()];
-    let mut is_changed = false;
-    for is_second_round in [false, true] {
-        for (webhook, left) in webhooks.iter().zip(&mut left) {
+/// The changes that webhooks make to one object: each is asked once, and some of them a second time.
+pub(super) struct Mutation<'a, F> {
+    webhooks: &'a [Webhook],
+    /// Gives what a webhook has made the form of its kind.
+    form: F,
+    /// What each webhook that was asked has left behind.
+    left: Vec<Option<Option<Value>>>,
+    is_second_round: bool,
+}
+
+impl<'a, F: Fn(Value) -> Result<Value>> Mutation<'a, F> {
+    pub(super) fn new(webhooks: &'a [Webhook], form: F) -> Mutation<'a, F> {
+        Mutation { webhooks, form, left: vec![None; webhooks.len()], is_second_round: false }
+    }
+
+    /// Lets webhooks change the object, one after the other, and says whether one did. On a delete there is no object,
+    /// and nothing can be changed. The second time those are asked that want to be, if others have changed the object
+    /// since.
+    pub(super) async fn round(
+        &mut self,
+        core: &Core,
+        attributes: &Attributes<'_>,
+        object: &mut Option<Value>,
+    ) -> Result<bool> {
+        let mut is_changed = false;
+        for (webhook, left) in self.webhooks.iter().zip(&mut self.left) {
             let is_due = match &left {
-                None => !is_second_round,
-                Some(last) => is_second_round && webhook.asks_again && *last != object,
+                None => !self.is_second_round,
+                Some(last) => self.is_second_round && webhook.asks_again && last != object,
             };
             if !is_due {
                 continue;
@@ -154,13 +168,15 @@ pub(super) async fn mutate(
             let Some(resource) = matched else { continue };
             let asked = webhook.ask(core, attributes, &resource, object.as_ref(), true).await?;
             if let (Some(patch), Some(current)) = (asked, &object) {
-                object = Some(patched(core, webhook, attributes, &resource, current, &patch).await?);
+                let patched = patched(core, webhook, attributes, &resource, current, &patch).await?;
+                *object = Some((self.form)(patched)?);
                 is_changed = true;
             }
             *left = Some(object.clone());
         }
+        self.is_second_round = true;
+        Ok(is_changed)
     }
-    Ok((object, is_changed))
 }
 
 /// The object with what the webhook wants to have changed.
@@ -186,7 +202,8 @@ async fn patched(
 
 /// Asks the validating webhooks, all at once; the first refusal in order of their names counts.
 pub(super) async fn validate(core: &Core, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<()> {
-    if matching::is_exempt(&attributes.request.resource) {
+    let is_off = !core.plugins.has(Plugin::ValidatingAdmissionWebhook);
+    if is_off || matching::is_exempt(&attributes.request.resource) {
         return Ok(());
     }
     let webhooks = registered(core, &core.admission.validating, "validatingwebhookconfigurations").await?;

@@ -83,7 +83,9 @@ fn served<T>(resource: &Resource, value: &[u8], revision: u64, encode: impl FnOn
     if resource.is_converted() {
         return encode((&convert::to_served(resource, object::decode(value, revision))).into());
     }
-    encode(Json::text(value).with_resource_version(revision))
+    let object = Json::text(value);
+    // What is not stored has no version.
+    encode(if revision == 0 { object } else { object.with_resource_version(revision) })
 }
 
 /// An object of a resource, in the version that is served, as a body.
@@ -241,7 +243,10 @@ fn list_meta() -> &'static Type {
 }
 
 fn meta_value(meta: &ListMeta) -> Value {
-    let mut value = json!({ "resourceVersion": meta.revision.to_string() });
+    let mut value = json!({});
+    if meta.revision != 0 {
+        value["resourceVersion"] = meta.revision.to_string().into();
+    }
     if let Some(next) = &meta.next {
         value["continue"] = next.as_str().into();
     }

@@ -179,9 +179,9 @@ fn node_of(user: &User) -> Option<&str> {
 }
 
 fn with_standard_groups(mut user: User) -> User {
-    const UNAUTHENTICATED: &str = "system:unauthenticated";
+    const UNAUTHENTICATED: &str = User::UNAUTHENTICATED;
     let is_in = |group: &str| user.groups.iter().any(|own| own == group);
-    let missing = if user.name == "system:anonymous" {
+    let missing = if user.name == User::ANONYMOUS {
         (!is_in(UNAUTHENTICATED)).then_some(UNAUTHENTICATED)
     } else {
         (!is_in(UNAUTHENTICATED) && !is_in(User::AUTHENTICATED)).then_some(User::AUTHENTICATED)

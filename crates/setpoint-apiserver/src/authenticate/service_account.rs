@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::signing_key::SigningKey;
-use super::{ISSUER, Verified, jwt};
+use super::signing_key::PublicKey;
+use super::{Verified, jwt, shared};
 use crate::handlers::get::read;
 use crate::object;
 use crate::resource::Registry;
@@ -52,7 +52,6 @@ pub(crate) struct Bound {
 
 #[derive(Deserialize)]
 struct Claims {
-    iss: String,
     #[serde(default)]
     aud: Audience,
     exp: i64,
@@ -84,7 +83,7 @@ impl Default for Audience {
 pub(crate) fn issue(core: &Core, bound: &Bound, audiences: &[String], lifetime: i64) -> String {
     let now = core.env.now().as_second();
     let claims = json!({
-        "iss": ISSUER,
+        "iss": core.authenticator.issuer(),
         "sub": User::service_account_name(&bound.namespace, &bound.serviceaccount.name),
         "aud": audiences,
         "iat": now,
@@ -93,25 +92,22 @@ pub(crate) fn issue(core: &Core, bound: &Bound, audiences: &[String], lifetime: 
         "jti": core.env.uuid(),
         "kubernetes.io": bound,
     });
-    jwt::sign(core.authenticator.key(), &claims)
+    jwt::sign(core.authenticator.signing_key(), &claims)
 }
 
 /// Who a token is of, if everything that it names is still there.
 pub(super) async fn verify(
     core: &Core,
-    key: &SigningKey,
+    keys: &[PublicKey],
     token: &str,
     audiences: &[String],
 ) -> Result<Verified, String> {
-    let claims: Claims = jwt::open(key, token)?;
-    if claims.iss != ISSUER {
-        return Err(format!("token issuer {:?} is invalid", claims.iss));
-    }
+    let claims: Claims = jwt::open(keys, token)?;
     let own = match claims.aud {
         Audience::One(one) => vec![one],
         Audience::Many(many) => many,
     };
-    let shared: Vec<String> = own.iter().filter(|own| audiences.contains(own)).cloned().collect();
+    let shared = shared(&own, audiences);
     if shared.is_empty() {
         return Err(format!(
             "token audiences {} is invalid for the target audiences {}",

@@ -60,8 +60,8 @@ pub(super) async fn create(
         return Err(Status::forbidden(resource.group_resource(), object::name(&object), why));
     }
     admission::namespace_accepts(core, resource, request.namespace.as_deref(), object::name(&object)).await?;
+    kinds::default(resource, &mut object);
     if ownership == Ownership::Tracked {
-        kinds::default(resource, &mut object);
         let target = Target::of(core, request);
         managed_fields::update(target, &target.empty(), &mut object, &request.manager(options), &now(core));
     }
@@ -119,7 +119,6 @@ async fn attempt<'a>(
     let resource = &*attributes.request.resource;
     strategy::prepare_create(resource, &mut object, &core.env);
     kinds::identify(resource, &mut object, &attributes.request.user);
-    kinds::admit_create(core, resource, &mut object).await?;
     let name = object::name(&object).to_owned();
     let outcome = write(core, attributes, object, options).await?;
     Ok(outcome.map_err(|by| Taken { resource, name, by }))

@@ -32,7 +32,7 @@ const FOREGROUND: &str = "foregroundDeletion";
 
 pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Response<Body>> {
     let options = read_options(request)?;
-    admission::may_delete(&request.resource, request.name())?;
+    admission::may_delete(core, &request.resource, request.name())?;
     let record = find(core, request).await?;
     let (payload, gone) = delete(core, &request.resource, Some(request), record, &options).await?;
     let resource = &*request.resource;

@@ -4,7 +4,7 @@ use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Payload};
-use crate::authenticate::{ISSUER, Verified};
+use crate::authenticate::Verified;
 use crate::authorize::{self, Attributes};
 use crate::field_error::FieldError;
 use crate::options::WriteOptions;
@@ -62,7 +62,7 @@ async fn token(core: &Core, spec: &Value) -> Result<Value> {
     }
     let mut audiences: Vec<String> = serde_json::from_value(spec["audiences"].clone()).unwrap_or_default();
     if audiences.is_empty() {
-        audiences.push(ISSUER.to_owned());
+        audiences.extend_from_slice(core.authenticator.audiences());
     }
     Ok(match core.authenticator.verify(core, token, &audiences).await {
         Ok(Verified { user, audiences }) => {

@@ -9,7 +9,6 @@ use setpoint_env::Later;
 use super::get::{find, read};
 use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
-use crate::authenticate::ISSUER;
 use crate::authenticate::service_account::{self, Bound, Reference};
 use crate::field_error::FieldError;
 use crate::object;
@@ -52,7 +51,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let audiences: Vec<String> =
         serde_json::from_value(asked["spec"]["audiences"].clone()).unwrap_or_default();
     let ends = core.env.now().later(Duration::from_secs(lifetime.unsigned_abs()));
-    if bound.pod.is_some() && lifetime == OF_PODS && audiences == [ISSUER] {
+    if bound.pod.is_some() && lifetime == OF_PODS && audiences == core.authenticator.audiences() {
         bound.warnafter = Some(ends.as_second());
         lifetime = OF_PODS_EXTENDED;
     }
@@ -104,7 +103,7 @@ fn fill(core: &Core, account: &Value, asked: &mut Value) -> Result<()> {
         fields.remove("status");
     }
     if asked["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
-        asked["spec"]["audiences"] = json!([ISSUER]);
+        asked["spec"]["audiences"] = json!(core.authenticator.audiences());
     }
     if asked["spec"]["expirationSeconds"].is_null() {
         asked["spec"]["expirationSeconds"] = HOUR.into();

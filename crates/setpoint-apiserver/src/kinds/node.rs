@@ -10,8 +10,6 @@ use super::pod::{resources, taint_effect};
 use crate::metadata::names;
 use crate::strategy::Part;
 
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
-
 pub(super) fn default(node: &mut Value) {
     let Some(fields) = node.as_object_mut() else { return };
     let status = part_or_new(fields, "status");
@@ -31,19 +29,13 @@ pub(super) fn default(node: &mut Value) {
     }
 }
 
-/// A new node gets no pods until it says that it is ready.
+/// The configuration of kubelets by the server is gone.
 pub(super) fn prepare_create(node: &mut Value) {
     let Some(fields) = node.as_object_mut() else { return };
-    let spec = part_or_new(fields, "spec");
-    spec.remove("configSource");
-    let taints = spec.entry("taints").or_insert_with(|| json!([]));
-    let Value::Array(taints) = taints else { return };
-    if !taints.iter().any(|taint| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule") {
-        taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
-    }
+    part_or_new(fields, "spec").remove("configSource");
 }
 
-/// The configuration of kubelets by the server is gone; a node that still has it keeps it.
+/// A node that still has it keeps it.
 pub(super) fn prepare_update(node: &mut Value, old: &Value, part: Part) {
     if part == Part::Status
         && old["status"].get("config").is_none()

@@ -10,7 +10,6 @@ use super::{difference, quantity::Quantity};
 use crate::metadata::names;
 use crate::strategy::Part;
 
-const PROTECTION: &str = "kubernetes.io/pv-protection";
 /// In the order in which kube-apiserver looks at them.
 const SOURCES: [&str; 22] = [
     "hostPath",
@@ -47,7 +46,6 @@ pub(super) fn default(volume: &mut Value) {
 }
 
 pub(super) fn prepare_create(volume: &mut Value, now: Value) {
-    super::add_finalizer(volume, PROTECTION);
     volume["status"] = serde_json::json!({"phase": "Pending", "lastPhaseTransitionTime": now});
 }
 

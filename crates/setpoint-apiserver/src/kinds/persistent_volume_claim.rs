@@ -13,7 +13,6 @@ use crate::strategy::Part;
 pub(super) const ACCESS_MODES: [&str; 4] =
     ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
-const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
 pub(super) fn default(claim: &mut Value) {
     if let Some(fields) = claim.as_object_mut() {
@@ -37,9 +36,8 @@ pub(super) fn default_spec(spec: &mut Fields) {
     }
 }
 
-/// A claim that is in use stays until it is not, and names its source in both ways.
+/// A claim names its source in both ways.
 pub(super) fn prepare_create(claim: &mut Value) {
-    super::add_finalizer(claim, PROTECTION);
     if let Some(spec) = claim["spec"].as_object_mut()
         && !spec.contains_key("dataSourceRef")
         && spec.get("dataSource").is_some_and(|source| !is_claim_or_snapshot(source))

@@ -1,6 +1,5 @@
 //! Pods, and the templates of pods that workloads have.
 
-mod admission;
 mod affinity;
 mod annotations;
 mod container;
@@ -12,16 +11,13 @@ mod resize;
 pub(super) mod resources;
 mod scheduling;
 mod security;
-mod service_account;
 mod spec;
 mod status;
 pub(super) mod template;
 mod update;
 pub(super) mod volume;
 
-pub(crate) use admission::{default_class, resolve_priority};
 use serde_json::{Map, Value, json};
-pub(crate) use service_account::admit as admit_service_account;
 
 use super::at::At;
 use crate::strategy::Part;
@@ -38,7 +34,7 @@ pub(super) fn default(pod: &mut Value) {
     status::default(pod);
 }
 
-/// Pods begin as Pending, with what admission fills in.
+/// Pods begin as Pending.
 pub(super) fn prepare_create(pod: &mut Value, now: Value) {
     let mut status = json!({"phase": "Pending", "qosClass": resources::quality_of_service(&pod["spec"])});
     if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
@@ -51,8 +47,6 @@ pub(super) fn prepare_create(pod: &mut Value, now: Value) {
     pod["status"] = status;
     let labels = pod["metadata"].get("labels").cloned().unwrap_or_else(|| Value::Object(Map::new()));
     if let Some(spec) = pod["spec"].as_object_mut() {
-        admission::service_account(spec);
-        admission::default_tolerations(spec);
         affinity::merge_label_keys(spec, &labels);
     }
 }
@@ -61,8 +55,7 @@ pub(super) fn prepare_update(pod: &mut Value, old: &Value, part: Part) {
     match part {
         Part::Main => {
             let Some(spec) = pod["spec"].as_object_mut() else { return };
-            keep_if_absent(spec, &old["spec"], &["priority", "preemptionPolicy", "resources"]);
-            admission::default_tolerations(spec);
+            keep_if_absent(spec, &old["spec"], &["resources"]);
         }
         Part::Status => status::keep(pod, old),
         Part::Resize => {

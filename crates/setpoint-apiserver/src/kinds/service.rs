@@ -2,6 +2,7 @@
 
 pub(crate) mod allocation;
 mod families;
+pub(crate) mod network;
 
 use std::collections::BTreeSet;
 

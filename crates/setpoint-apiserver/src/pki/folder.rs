@@ -155,7 +155,7 @@ impl Folder {
         let stored = load(&self.path, name)?.and_then(|pem| Identity::from_pem(pem).ok());
         if let Some(identity) = stored
             && identity.is_whole()
-            && let Ok((_, certificate)) = X509Certificate::from_der(&identity.certificate)
+            && let Ok((_, certificate)) = X509Certificate::from_der(identity.certificate_der())
             && self.is_good(&certificate)
             && fits(&certificate)
         {

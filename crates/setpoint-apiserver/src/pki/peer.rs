@@ -39,7 +39,7 @@ pub(crate) fn end_of(chain: &[CertificateDer<'_>]) -> Option<Timestamp> {
 }
 
 /// The public key that a certificate is for (a DER `SubjectPublicKeyInfo`).
-pub(super) fn public_key_of(certificate: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn public_key_of(certificate: &[u8]) -> Option<Vec<u8>> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     Some(certificate.public_key().raw.to_vec())
 }

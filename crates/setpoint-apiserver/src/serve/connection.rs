@@ -26,8 +26,9 @@ use super::paced::{Outstanding, Paced};
 use super::panic_guard;
 use super::strangers::{Stranger, Strangers};
 use super::streams::Streams;
-use super::{CertificateEnd, HttpService, Limits, Unidentified};
+use super::{Anonymous, HttpService, Limits, PeerCertificate, Unidentified};
 use crate::audit::PeerAddress;
+use crate::authenticate::Chain;
 use crate::lane::Lane;
 use crate::pki;
 use crate::user::User;
@@ -125,7 +126,7 @@ impl<S: HttpService> Connection<S> {
             }
             stranger.becomes_known();
         }
-        let end = certified.as_ref().map(|certified| certified.end);
+        let end = certified.as_ref().map(|certified| certified.certificate.end);
         let has_asked = Arc::new(AtomicBool::new(false));
         let is_refused = CancellationToken::new();
         let outstanding = Outstanding::new(&self.env);
@@ -139,7 +140,7 @@ impl<S: HttpService> Connection<S> {
                 // Looked at with each request: a clock may jump, and a connection takes a while to end.
                 if let Some(certified) = certified.as_ref().filter(|certified| !certified.is_over(&env)) {
                     Arc::clone(&certified.user).attach(request.extensions_mut());
-                    request.extensions_mut().insert(CertificateEnd(certified.end));
+                    request.extensions_mut().insert(certified.certificate.clone());
                 }
                 let (service, outstanding) = (self.service.clone(), Arc::clone(&outstanding));
                 let (stranger, is_refused) = (Arc::clone(&stranger), is_refused.clone());
@@ -151,7 +152,7 @@ impl<S: HttpService> Connection<S> {
                             let close = HeaderValue::from_static("close");
                             response.headers_mut().insert(header::CONNECTION, close);
                         }
-                    } else if !stranger.is_known() {
+                    } else if !stranger.is_known() && response.extensions().get::<Anonymous>().is_none() {
                         stranger.becomes_known();
                     }
                     Ok::<_, Infallible>(response.map(|body| Paced::new(body, outstanding)))
@@ -230,8 +231,7 @@ fn next_look(env: &Env, end: Option<Timestamp>) -> Duration {
 /// A client that has shown a certificate.
 struct Certified {
     user: Arc<User>,
-    /// When the first certificate of its chain expires.
-    end: Timestamp,
+    certificate: PeerCertificate,
 }
 
 impl Certified {
@@ -239,11 +239,12 @@ impl Certified {
         let user = Arc::new(pki::user_of(chain.first()?)?.authenticated());
         // A chain that does not say when it ends has ended.
         let end = pki::end_of(chain).unwrap_or(Timestamp::MIN);
-        Some(Certified { user, end })
+        let certificate = PeerCertificate { end, chain: Arc::new(Chain::new(chain)) };
+        Some(Certified { user, certificate })
     }
 
     fn is_over(&self, env: &Env) -> bool {
-        env.now() > self.end
+        env.now() > self.certificate.end
     }
 }
 

@@ -21,6 +21,8 @@ use super::*;
 use crate::User;
 use crate::pki::{CertificateAuthority, Identity};
 
+mod front_proxy;
+
 type BoxBody = UnsyncBoxBody<Bytes, Infallible>;
 type Failure = Box<dyn StdError + Send + Sync>;
 

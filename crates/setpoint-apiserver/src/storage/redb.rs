@@ -39,6 +39,7 @@ use jiff::Timestamp;
 
 use self::file::File;
 pub(super) use self::file::KNOWN_FORMAT;
+pub(crate) use self::medium::Durability;
 use self::medium::{FilePath, Medium};
 pub use self::open_error::OpenError;
 pub(crate) use self::restore::restore;
@@ -66,10 +67,14 @@ pub(crate) struct Redb {
 
 impl Redb {
     /// Opens the file in a folder, and makes both if they are not there.
-    pub(crate) async fn open_in(folder: &Path, limits: Limits) -> Result<Redb, OpenError> {
+    pub(crate) async fn open_in(
+        folder: &Path,
+        limits: Limits,
+        durability: Durability,
+    ) -> Result<Redb, OpenError> {
         folder::create(folder)
             .map_err(|source| OpenError::CreateFolder { folder: folder.to_owned(), source })?;
-        Redb::open_on(Box::new(FilePath::new(&folder.join(FILE))), limits).await
+        Redb::open_on(Box::new(FilePath::new(&folder.join(FILE), durability)), limits).await
     }
 
     async fn open_on(medium: Box<dyn Medium>, limits: Limits) -> Result<Redb, OpenError> {
@@ -80,7 +85,7 @@ impl Redb {
 
 /// Everything in the store of a folder that no server uses.
 pub(crate) fn snapshot_of(folder: &Path) -> Result<Snapshot, OpenError> {
-    let medium = FilePath::new(&folder.join(FILE));
+    let medium = FilePath::new(&folder.join(FILE), Durability::Synced);
     let path = medium.path().to_owned();
     if !path.exists() {
         return Err(OpenError::NoStore { path });
@@ -133,6 +138,10 @@ impl Storage for Redb {
 
     fn compact(&self, up_to: Revision) {
         self.writer.compact(up_to);
+    }
+
+    fn age(&self, up_to: Revision) {
+        self.writer.age(up_to);
     }
 
     fn stats(&self) -> Stats {

@@ -126,7 +126,9 @@ async fn a_token_is_void_once_what_it_is_bound_to_is_gone() {
     let api = Api::new();
     account(&api, "default").await;
     let secrets = "/api/v1/namespaces/default/secrets";
-    let pod = api.post(PODS, &pod("web")).await.ok();
+    let mut pod = pod("web");
+    pod["spec"]["serviceAccountName"] = "default".into();
+    let pod = api.post(PODS, &pod).await.ok();
     api.post(secrets, &json!({"metadata": {"name": "s"}})).await.ok();
     let reference = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "name": name});
     let of_pod = token(&api, "default", json!({"boundObjectRef": reference("Pod", "web")})).await;

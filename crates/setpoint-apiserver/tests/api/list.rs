@@ -5,6 +5,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
+use setpoint_apiserver::ApiServer;
+use setpoint_env::Env;
 
 use crate::support::{Api, MAPS, PODS, labelled, map, pod, version};
 
@@ -119,6 +121,45 @@ async fn a_page_of_a_compacted_list_expires_with_a_way_on() {
     let token = expired.body["metadata"]["continue"].as_str().expect("an inconsistent token");
     let rest = api.get(&format!("{MAPS}?limit=9&continue={token}")).await;
     assert_eq!(rest.names(), ["bb", "c", "d", "e"], "what is there now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn history_older_than_five_to_ten_minutes_is_forgotten() {
+    forgets(Api::new(), Duration::from_secs(5 * 60)).await;
+}
+
+#[tokio::test]
+async fn history_on_a_disk_is_forgotten_likewise() {
+    let folder = tempfile::tempdir().unwrap();
+    // A disk takes its own time, so this is real time.
+    let interval = Duration::from_secs(2);
+    let builder = ApiServer::builder().env(Env::seeded(1)).unsynced().compaction_interval(interval);
+    forgets(Api::with(builder.open(&folder).await.unwrap()), interval).await;
+}
+
+/// Looks what a server forgets that keeps history for between one and two intervals.
+async fn forgets(api: Api, interval: Duration) {
+    for name in ["a", "b", "c"] {
+        api.post(MAPS, &map(name, "x")).await.ok();
+    }
+    let first = api.get(&format!("{MAPS}?limit=1")).await.ok();
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let next = format!("{MAPS}?limit=1&continue={token}");
+    // Of a list that nothing has changed in since, too.
+    let secrets = "/api/v1/namespaces/default/secrets";
+    api.post(secrets, &json!({"metadata": {"name": "s"}})).await.ok();
+    tokio::time::sleep(interval / 2).await;
+    assert_eq!(api.get(&next).await.names(), ["b"]);
+    tokio::time::sleep(interval * 2).await;
+    let expired = api.get(&next).await;
+    assert_eq!((expired.code, expired.reason()), (410, "Expired"));
+    let token = expired.body["metadata"]["continue"].as_str().expect("an inconsistent token");
+    assert_eq!(api.get(&format!("{MAPS}?continue={token}")).await.names(), ["b", "c"]);
+    let old = api.get(&format!("{secrets}?watch=1&resourceVersion={}", version(&first))).await;
+    assert_eq!((old.code, old.reason()), (410, "Expired"), "the secret came later");
+    let mut watch = api.watch(&format!("{MAPS}?watch=1&resourceVersion={}", version(&first))).await;
+    api.post(MAPS, &map("d", "x")).await.ok();
+    assert_eq!(watch.line().await, "ADDED d", "it has missed nothing");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! The server as clients see it: requests in, responses out, no socket between.
 
 mod access;
+mod admission;
 mod apply;
 mod audit;
 mod authentication;
@@ -15,6 +16,7 @@ mod delete;
 mod departure;
 mod guarantees;
 mod kinds;
+mod kubernetes_service;
 mod list;
 mod openapi;
 mod order;

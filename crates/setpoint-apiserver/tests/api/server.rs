@@ -50,6 +50,19 @@ async fn servers_share_nothing() {
 }
 
 #[tokio::test]
+async fn discovery_falls_back_to_a_request_a_group_version() {
+    let server = setpoint_apiserver::ApiServer::builder().env(setpoint_env::Env::seeded(1));
+    let api = Api::with(server.aggregated_discovery(false).build());
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+    for (path, kind) in [("/api", "APIVersions"), ("/apis", "APIGroupList")] {
+        let request = http::Request::builder().uri(path).header("accept", accept);
+        let answer = api.answer(request.body(http_body_util::Full::default()).unwrap()).await;
+        assert_eq!(answer.headers["content-type"], "application/json");
+        assert_eq!(answer.ok()["kind"], kind);
+    }
+}
+
+#[tokio::test]
 async fn discovery_names_what_is_served() {
     let api = Api::new();
     assert_eq!(api.get("/api").await.ok()["versions"], json!(["v1"]));

@@ -17,12 +17,12 @@ use tokio::net::TcpListener;
 
 use crate::support::{Api, MAPS, PODS, map, pod};
 
-const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
-const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+pub(crate) const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+pub(crate) const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
 /// A webhook that remembers its questions, and answers all of them with one patch.
-struct Webhook {
+pub(crate) struct Webhook {
     url: String,
     ca_bundle: String,
     asked: Arc<Mutex<Vec<Value>>>,
@@ -30,7 +30,7 @@ struct Webhook {
 }
 
 impl Webhook {
-    async fn start(patch: Value) -> Webhook {
+    pub(crate) async fn start(patch: Value) -> Webhook {
         Webhook::answering(move |response| {
             if !patch.is_null() {
                 response["patchType"] = "JSONPatch".into();
@@ -70,7 +70,7 @@ impl Webhook {
         Webhook { url, ca_bundle: STANDARD.encode(ca.certificate_pem()), asked, _serving: serving }
     }
 
-    async fn register(&self, api: &Api, at: &str, resource: &str) {
+    pub(crate) async fn register(&self, api: &Api, at: &str, resource: &str) {
         let webhook = json!({
             "name": "hook.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
             "clientConfig": {"url": self.url, "caBundle": self.ca_bundle},
@@ -79,7 +79,7 @@ impl Webhook {
         api.post(at, &json!({"metadata": {"name": "hook"}, "webhooks": [webhook]})).await.ok();
     }
 
-    fn asked(&self) -> Vec<Value> {
+    pub(crate) fn asked(&self) -> Vec<Value> {
         std::mem::take(&mut self.asked.lock())
     }
 }

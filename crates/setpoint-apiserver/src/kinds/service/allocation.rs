@@ -5,7 +5,6 @@
 //! its record, so two services never get the same, whatever happens at the same time. A record whose service
 //! does not use it any more (the server died between two writes) is taken over by the next one who wants it.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -23,13 +22,6 @@ use crate::status::{Result, Status};
 use crate::storage::{Action, Change, Expect, Key, Record};
 use crate::strategy;
 
-/// The first address of services, that of the server itself.
-pub(crate) const FIRST_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
-/// The network of services, as kubeadm sets it up.
-pub(crate) const NETWORK: &str = "10.96.0.0/12";
-const LAST_IP: Ipv4Addr = Ipv4Addr::new(10, 111, 255, 254);
-/// The lower addresses are left to those who choose their own.
-const FIRST_RANDOM_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 1, 0);
 const PORTS: std::ops::RangeInclusive<u64> = 30000..=32767;
 /// Ports below this are left to those who choose their own.
 const FIRST_RANDOM_PORT: u64 = 30086;
@@ -165,7 +157,24 @@ fn normalize(service: &mut Value, old: Option<&Value>) {
             _ => drop(spec.remove("clusterIPs")),
         }
     }
+    trim_families(spec, old);
     keep_node_ports(spec, old);
+}
+
+/// Whoever gives up the second family need not say which address goes with it.
+fn trim_families(spec: &mut serde_json::Map<String, Value>, old: &Value) {
+    let is_single = spec.get("ipFamilyPolicy").is_some_and(|policy| policy == "SingleStack");
+    if !is_single || old["ipFamilyPolicy"] == "SingleStack" || is_headless(old) {
+        return;
+    }
+    for field in ["clusterIPs", "ipFamilies"] {
+        if items(&old[field]).len() == 2
+            && spec.get(field) == old.get(field)
+            && let Some(Value::Array(list)) = spec.get_mut(field)
+        {
+            list.truncate(1);
+        }
+    }
 }
 
 fn keep_node_ports(spec: &mut serde_json::Map<String, Value>, old: &Value) {
@@ -218,7 +227,7 @@ async fn fill(
     let errors = Errors::default();
     let completed = {
         let root = At::root(service, &errors);
-        families::complete(&root.field("spec"), old.map(|old| &old["spec"]))
+        families::complete(&root.field("spec"), old.map(|old| &old["spec"]), &core.service_ranges)
     };
     let problems = errors.into_vec();
     if !problems.is_empty() {
@@ -229,7 +238,7 @@ async fn fill(
         service["spec"]["ipFamilyPolicy"] = policy;
     }
     let mut taker = Taker { core, services, dry_run, taken: &mut allocation.taken };
-    taker.cluster_ip(service, old).await?;
+    taker.cluster_ips(service, old).await?;
     taker.node_ports(service, old).await
 }
 
@@ -245,50 +254,60 @@ impl Taker<'_> {
         Status::invalid(self.services.group_kind(), object::name(service), &[error])
     }
 
-    async fn cluster_ip(&mut self, service: &mut Value, old: Option<&Value>) -> Result<()> {
+    /// Takes an address of each family that the service has none of yet.
+    async fn cluster_ips(&mut self, service: &mut Value, old: Option<&Value>) -> Result<()> {
         let spec = &service["spec"];
-        let had_one = old.is_some_and(|old| needs_cluster_ip(&old["spec"]));
-        if !needs_cluster_ip(spec) || is_headless(spec) || had_one {
+        if !needs_cluster_ip(spec) || is_headless(spec) {
             return Ok(());
         }
-        if let Some(ip) = items(&spec["clusterIPs"]).first().and_then(Value::as_str).map(str::to_owned) {
-            let error = match self.in_network(&ip) {
-                false => Some(format!(
-                    "the provided IP ({ip}) is not in the valid range. The range of valid IPs is {NETWORK}"
-                )),
-                true => {
-                    let taken = self.take(ip_key(&ip), ip_record(self.core, &ip, service)).await?;
-                    (!taken).then(|| "provided IP is already allocated".to_owned())
+        let owned = old.map(|old| &old["spec"]).filter(|old| needs_cluster_ip(old) && !is_headless(old));
+        let owned: Vec<Value> = owned.map(|old| items(&old["clusterIPs"]).to_vec()).unwrap_or_default();
+        let wanted = items(&spec["clusterIPs"]).to_vec();
+        let mut ips: Vec<Value> = Vec::new();
+        for (index, family) in items(&spec["ipFamilies"]).to_vec().iter().enumerate() {
+            let family = family.as_str().unwrap_or_default();
+            match wanted.get(index) {
+                Some(ip) if owned.contains(ip) => {}
+                Some(ip) => self.wanted_ip(service, family, ip.as_str().unwrap_or_default()).await?,
+                // A service keeps the address that it has, even if it is of no range any more.
+                None if index == 0 && !owned.is_empty() => {}
+                None => {
+                    ips.push(self.free_ip(service, family).await?.into());
+                    continue;
                 }
-            };
-            let Some(error) = error else { return Ok(()) };
-            let shown = spec["clusterIPs"].clone();
-            let detail = format!("failed to allocate IP {ip}: {error}");
-            return Err(self.invalid(service, FieldError::invalid("spec.clusterIPs", shown, detail)));
+            }
+            ips.extend(wanted.get(index).cloned());
         }
-        let ip = self.free_ip(service).await?;
-        service["spec"]["clusterIP"] = ip.as_str().into();
-        service["spec"]["clusterIPs"] = json!([ip]);
+        if ips.len() > wanted.len() {
+            service["spec"]["clusterIP"] = ips[0].clone();
+            service["spec"]["clusterIPs"] = ips.into();
+        }
         Ok(())
     }
 
-    fn in_network(&self, ip: &str) -> bool {
-        ip.parse::<Ipv4Addr>().is_ok_and(|ip| (FIRST_IP..=LAST_IP).contains(&ip))
+    async fn wanted_ip(&mut self, service: &Value, family: &str, ip: &str) -> Result<()> {
+        let is_ours = self.core.service_ranges.of(family).is_some_and(|range| range.contains(ip));
+        let error = if !is_ours {
+            "the provided network does not match the current range"
+        } else if self.take(ip_key(ip), ip_record(self.core, ip, service)).await? {
+            return Ok(());
+        } else {
+            "provided IP is already allocated"
+        };
+        let shown = service["spec"]["clusterIPs"].clone();
+        let detail = format!("failed to allocate IP {ip}: {error}");
+        Err(self.invalid(service, FieldError::invalid("spec.clusterIPs", shown, detail)))
     }
 
-    async fn free_ip(&mut self, service: &Value) -> Result<String> {
-        let (first, last) = (u32::from(FIRST_RANDOM_IP), u32::from(LAST_IP));
-        for _ in 0..TRIES {
-            let number = self.core.env.random_range(u64::from(first)..=u64::from(last));
-            let ip = Ipv4Addr::from(u32::try_from(number).unwrap_or(first)).to_string();
-            if self.take(ip_key(&ip), ip_record(self.core, &ip, service)).await? {
-                return Ok(ip);
-            }
-        }
-        for number in u32::from(FIRST_IP)..=last {
-            let ip = Ipv4Addr::from(number).to_string();
-            if self.take(ip_key(&ip), ip_record(self.core, &ip, service)).await? {
-                return Ok(ip);
+    async fn free_ip(&mut self, service: &Value, family: &str) -> Result<String> {
+        if let Some(range) = self.core.service_ranges.of(family) {
+            let core = self.core;
+            let chosen = (0..TRIES).map(|_| range.choose(|most| core.env.random_range(0..=most)));
+            for ip in chosen.chain(range.all()) {
+                let ip = ip.to_string();
+                if self.take(ip_key(&ip), ip_record(self.core, &ip, service)).await? {
+                    return Ok(ip);
+                }
             }
         }
         let name = object::name(service);
@@ -457,7 +476,7 @@ pub(crate) fn ip_record(core: &Core, ip: &str, service: &Value) -> Value {
             "uid": core.env.uuid(),
             "creationTimestamp": strategy::timestamp(core.env.now()),
             "labels": {
-                "ipaddress.kubernetes.io/ip-family": "IPv4",
+                "ipaddress.kubernetes.io/ip-family": if ip.contains(':') { "IPv6" } else { "IPv4" },
                 "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"
             }
         },

@@ -1,8 +1,9 @@
-//! The families of a service's addresses. This server has addresses of IPv4 only.
+//! The families of a service's addresses.
 
 use serde_json::{Value, json};
 
 use super::super::at::{At, items};
+use super::network::ServiceIpRanges;
 use super::{is_headless, needs_cluster_ip};
 
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
@@ -116,7 +117,7 @@ fn families(spec: &At, old: &[Value]) {
 }
 
 /// Fills in the families of a service that leaves them to the server. Problems go to `spec`'s errors.
-pub(super) fn complete(spec: &At, old: Option<&Value>) -> Option<(Value, Value)> {
+pub(super) fn complete(spec: &At, old: Option<&Value>, ranges: &ServiceIpRanges) -> Option<(Value, Value)> {
     if !needs_cluster_ip(spec.value()) {
         return None;
     }
@@ -150,29 +151,27 @@ pub(super) fn complete(spec: &At, old: Option<&Value>) -> Option<(Value, Value)>
     }
     let mut list: Vec<Value> = items(families.value()).to_vec();
     for ip in ips.items().skip(families.len()).take_while(|ip| ip.text() != "None") {
-        if is_v6(ip.text()) {
-            ip.invalid_as(ips.value().clone(), "IPv6 is not configured on this cluster");
+        let family = FAMILIES[usize::from(is_v6(ip.text()))];
+        if ranges.of(family).is_none() {
+            ip.invalid_as(ips.value().clone(), format!("{family} is not configured on this cluster"));
         } else {
-            list.push("IPv4".into());
+            list.push(family.into());
         }
     }
-    if headless && !has_selector {
-        if list.is_empty() {
-            list.push("IPv4".into());
+    let is_free = headless && !has_selector;
+    if !is_free {
+        if policy == "RequireDualStack" && !ranges.is_dual() {
+            shown(&given, "this cluster is not configured for dual-stack services");
         }
-        if list.len() < 2 && policy != "SingleStack" {
-            list.push(if list[0] == "IPv4" { "IPv6" } else { "IPv4" }.into());
+        for family in families.items().filter(|family| ranges.of(family.text()).is_none()) {
+            family.invalid("not configured on this cluster");
         }
-        return Some((list.into(), policy.into()));
-    }
-    if policy == "RequireDualStack" {
-        shown(&given, "this cluster is not configured for dual-stack services");
-    }
-    for family in families.items().filter(|family| family.text() == "IPv6") {
-        family.invalid("not configured on this cluster");
     }
     if list.is_empty() {
-        list.push("IPv4".into());
+        list.push(ranges.first().family().into());
+    }
+    if list.len() < 2 && policy != "SingleStack" && (is_free || ranges.is_dual()) {
+        list.push(FAMILIES[usize::from(list[0] == FAMILIES[0])].into());
     }
     Some((json!(list), policy.into()))
 }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::fault::Fault;
 use super::file::initialize;
 use super::guard::{Guarded, Latch};
-use super::medium::{Medium, Opened, verified};
+use super::medium::{Durability, Medium, Opened, verified};
 use super::reserve;
 
 /// What a power cut tears apart.
@@ -255,7 +255,7 @@ impl Medium for Disk {
             initialize(&::redb::Builder::new().create_with_backend(self.clone())?)?;
             self.platter.lock().is_store = true;
         }
-        verified(|builder| builder.create_with_backend(Guarded::new(self.clone(), latch)))
+        verified(|builder| builder.create_with_backend(Guarded::new(self.clone(), latch, Durability::Synced)))
     }
 
     fn reserve(&self) -> io::Result<()> {

@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use ::redb::{BackendError, StorageBackend};
 
+use super::medium::Durability;
+
 /// Remembers the first sync that failed. Linux takes the pages of a failed sync for written: the next sync succeeds
 /// without them, and readers see data that no disk has. So there is no way on.
 #[derive(Clone, Debug, Default)]
@@ -27,11 +29,12 @@ impl Latch {
 pub(super) struct Guarded<B> {
     backend: B,
     latch: Latch,
+    durability: Durability,
 }
 
 impl<B> Guarded<B> {
-    pub(super) fn new(backend: B, latch: &Latch) -> Guarded<B> {
-        Guarded { backend, latch: latch.clone() }
+    pub(super) fn new(backend: B, latch: &Latch, durability: Durability) -> Guarded<B> {
+        Guarded { backend, latch: latch.clone(), durability }
     }
 }
 
@@ -51,6 +54,9 @@ impl<B: StorageBackend> StorageBackend for Guarded<B> {
 
     fn sync_data(&self) -> io::Result<()> {
         self.latch.check()?;
+        if self.durability == Durability::Unsynced {
+            return Ok(());
+        }
         self.backend.sync_data().inspect_err(|error| {
             // The first one is the one to tell of.
             let _set = self.latch.0.set(error.to_string());

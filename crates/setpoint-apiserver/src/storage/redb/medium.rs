@@ -56,15 +56,26 @@ pub(super) enum Condition {
     Repaired,
 }
 
+/// When what is written has to be on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// Before it is answered.
+    #[default]
+    Synced,
+    /// When the system likes. A process that ends loses nothing; a power cut may cost the whole store.
+    Unsynced,
+}
+
 /// A file.
 #[derive(Debug)]
 pub(super) struct FilePath {
     path: PathBuf,
+    durability: Durability,
 }
 
 impl FilePath {
-    pub(super) fn new(path: &Path) -> FilePath {
-        FilePath { path: path.to_owned() }
+    pub(super) fn new(path: &Path, durability: Durability) -> FilePath {
+        FilePath { path: path.to_owned(), durability }
     }
 
     fn folder(&self) -> &Path {
@@ -74,15 +85,19 @@ impl FilePath {
     /// Makes the store under another name first: a file of the right name is always a whole store.
     fn create(&self) -> Result<(), Fault> {
         let fresh = fresh(self.folder()).map_err(::redb::StorageError::Io)?;
-        initialize(&builder().create_file(fresh.reopen().map_err(::redb::StorageError::Io)?)?)?;
+        let backend = FileBackend::new(fresh.reopen().map_err(::redb::StorageError::Io)?)?;
+        let backend = Guarded::new(backend, &Latch::default(), self.durability);
+        initialize(&builder().create_with_backend(backend)?)?;
         match fresh.persist_noclobber(&self.path) {
             Ok(_) => {}
             // Somebody else was faster, and has it open by now.
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(::redb::StorageError::Io(error.error).into()),
         }
-        folder::sync(self.folder()).map_err(::redb::StorageError::Io)?;
-        Ok(())
+        match self.durability {
+            Durability::Synced => Ok(folder::sync(self.folder()).map_err(::redb::StorageError::Io)?),
+            Durability::Unsynced => Ok(()),
+        }
     }
 }
 
@@ -107,11 +122,15 @@ impl Medium for FilePath {
             other => other,
         };
         let file = file.map_err(::redb::StorageError::Io)?;
-        let backend = Guarded::new(FileBackend::new(file)?, latch);
+        let backend = Guarded::new(FileBackend::new(file)?, latch, self.durability);
         verified(|builder| builder.create_with_backend(backend))
     }
 
     fn reserve(&self) -> io::Result<()> {
+        if self.durability == Durability::Unsynced {
+            // Whoever can lose it all does not need to make room by deletes.
+            return Ok(());
+        }
         reserve::make(&self.path.with_extension("reserve"))
     }
 

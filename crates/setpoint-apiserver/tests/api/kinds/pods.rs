@@ -21,7 +21,7 @@ async fn a_pod_gets_what_it_leaves_out() {
             }],
             "dnsPolicy": "ClusterFirst", "enableServiceLinks": true, "preemptionPolicy": "PreemptLowerPriority",
             "priority": 0, "restartPolicy": "Always", "schedulerName": "default-scheduler", "securityContext": {},
-            "serviceAccount": "default", "serviceAccountName": "default", "terminationGracePeriodSeconds": 30,
+            "terminationGracePeriodSeconds": 30,
             "tolerations": [tolerations("node.kubernetes.io/not-ready"), tolerations("node.kubernetes.io/unreachable")]
         })
     );

@@ -1,5 +1,7 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
+use setpoint_apiserver::ApiServer;
+use setpoint_env::Env;
 
 use super::Kind;
 use crate::support::Api;
@@ -43,6 +45,104 @@ async fn a_service_gets_an_address_that_is_its_own() {
     api.delete(&format!("{SERVICES}/web"), &Value::Null).await.ok();
     assert_eq!(api.get(&format!("{ADDRESSES}/{ip}")).await.code, 404);
     api.post(SERVICES, &service("other", json!({"clusterIP": ip, "ports": [{"port": 80}]}))).await.ok();
+}
+
+fn with_ranges(ranges: &str) -> Api {
+    let builder = ApiServer::builder().env(Env::seeded(1));
+    Api::with(builder.service_cluster_ip_ranges(ranges.parse().unwrap()).build())
+}
+
+#[tokio::test]
+async fn addresses_come_from_the_range_that_the_server_is_given() {
+    let api = with_ranges("10.0.0.0/24");
+    assert_eq!(api.get(&format!("{SERVICES}/kubernetes")).await.ok()["spec"]["clusterIP"], "10.0.0.1");
+    let network = api.get("/apis/networking.k8s.io/v1/servicecidrs/kubernetes").await.ok();
+    assert_eq!(network["spec"]["cidrs"], json!(["10.0.0.0/24"]));
+    let made = api.post(SERVICES, &service("a", json!({"ports": [{"port": 80}]}))).await.ok();
+    assert!(made["spec"]["clusterIP"].as_str().unwrap().starts_with("10.0.0."), "{made}");
+    for ip in ["10.99.0.5", "10.0.0.0", "10.0.0.255"] {
+        let words = format!(
+            "Service \"b\" is invalid: spec.clusterIPs: Invalid value: [\"{ip}\"]: failed to allocate IP {ip}: the \
+             provided network does not match the current range"
+        );
+        api.post(SERVICES, &service("b", json!({"clusterIP": ip, "ports": [{"port": 80}]})))
+            .await
+            .refused(422, &words);
+    }
+    let six = with_ranges("fd00::/112");
+    let made = six.post(SERVICES, &service("a", json!({"ports": [{"port": 80}]}))).await.ok();
+    assert_eq!(made["spec"]["ipFamilies"], json!(["IPv6"]));
+}
+
+#[tokio::test]
+async fn a_small_range_is_used_up_and_no_more() {
+    let api = with_ranges("10.0.0.0/29");
+    for n in 0..5 {
+        api.post(SERVICES, &service(&format!("s{n}"), json!({"ports": [{"port": 80}]}))).await.ok();
+    }
+    let full = api.post(SERVICES, &service("more", json!({"ports": [{"port": 80}]}))).await;
+    assert_eq!(full.code, 500);
+    assert!(full.message().ends_with("range is full"), "{full:?}");
+}
+
+#[tokio::test]
+async fn with_two_ranges_a_service_has_the_families_that_it_asks_for() {
+    let api = with_ranges("10.1.0.0/24,fd00:1::/112");
+    let (four, six) = (json!("IPv4"), json!("IPv6"));
+    let selector = json!({"a": "b"});
+    for (name, more, families, policy, count) in [
+        ("a1", json!({}), json!([four]), "SingleStack", 1),
+        ("a2", json!({"ipFamilyPolicy": "PreferDualStack"}), json!([four, six]), "PreferDualStack", 2),
+        ("a3", json!({"ipFamilyPolicy": "RequireDualStack"}), json!([four, six]), "RequireDualStack", 2),
+        ("a4", json!({"ipFamilies": ["IPv6"]}), json!([six]), "SingleStack", 1),
+        (
+            "a5",
+            json!({"ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "PreferDualStack"}),
+            json!([six, four]),
+            "PreferDualStack",
+            2,
+        ),
+        ("a6", json!({"clusterIP": "None"}), json!([four, six]), "RequireDualStack", 1),
+        ("a7", json!({"clusterIP": "None", "selector": selector}), json!([four]), "SingleStack", 1),
+        (
+            "a8",
+            json!({"clusterIP": "None", "selector": selector, "ipFamilyPolicy": "PreferDualStack"}),
+            json!([four, six]),
+            "PreferDualStack",
+            1,
+        ),
+        ("a9", json!({"clusterIP": "fd00:1::55"}), json!([six]), "SingleStack", 1),
+        (
+            "a10",
+            json!({"clusterIP": "10.1.0.77", "ipFamilyPolicy": "PreferDualStack"}),
+            json!([four, six]),
+            "PreferDualStack",
+            2,
+        ),
+    ] {
+        let mut spec = json!({"ports": [{"port": 80}]});
+        for (field, value) in more.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let made = api.post(SERVICES, &service(name, spec)).await.ok();
+        let spec = &made["spec"];
+        assert_eq!((&spec["ipFamilies"], &spec["ipFamilyPolicy"]), (&families, &json!(policy)), "{name}");
+        let ips = spec["clusterIPs"].as_array().unwrap();
+        assert_eq!((ips.len(), &ips[0]), (count, &spec["clusterIP"]), "{name}");
+        for (ip, family) in ips.iter().zip(families.as_array().unwrap()).filter(|(ip, _)| *ip != "None") {
+            let address = api.get(&format!("{ADDRESSES}/{}", ip.as_str().unwrap())).await.ok();
+            assert_eq!(&address["metadata"]["labels"]["ipaddress.kubernetes.io/ip-family"], family, "{name}");
+        }
+    }
+    // A second family can be had later, and given up again.
+    let (path, before) = (format!("{SERVICES}/a1"), api.get(&format!("{SERVICES}/a1")).await.ok());
+    let both = api.merge(&path, &json!({"spec": {"ipFamilyPolicy": "PreferDualStack"}})).await.ok();
+    assert_eq!(both["spec"]["clusterIPs"][0], before["spec"]["clusterIP"]);
+    let second = both["spec"]["clusterIPs"][1].as_str().unwrap().to_owned();
+    let one = api.merge(&path, &json!({"spec": {"ipFamilyPolicy": "SingleStack"}})).await.ok();
+    assert_eq!(one["spec"]["clusterIPs"], before["spec"]["clusterIPs"]);
+    assert_eq!(one["spec"]["ipFamilies"], json!(["IPv4"]));
+    assert_eq!(api.get(&format!("{ADDRESSES}/{second}")).await.code, 404);
 }
 
 #[tokio::test]

@@ -1,57 +1,19 @@
-//! What kube-apiserver's admission plugins do to every new pod.
+//! `Priority`: what the priority class of a pod says, and that one class at most is the default.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::super::at::items;
-use super::super::fill::{Fields, default_text, text};
+use super::super::{Attributes, Operation};
 use crate::handlers::get::read;
 use crate::object;
-use crate::resource::{Registry, Resource};
+use crate::resource::Registry;
 use crate::server::Core;
-use crate::status::{Result, Status};
+use crate::status::Result;
 use crate::storage::ListQuery;
 
-/// Nodes that are in trouble keep their pods for this long.
-const TROUBLE: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
-
-/// Every pod runs as some service account.
-pub(super) fn service_account(spec: &mut Fields) {
-    default_text(spec, "serviceAccountName", "default");
-    let name = text(spec, "serviceAccountName").to_owned();
-    spec.insert("serviceAccount".to_owned(), name.into());
-}
-
-/// Pods stay for five minutes on a node that is in trouble, unless they say otherwise.
-pub(super) fn default_tolerations(spec: &mut Fields) {
-    let tolerates = |trouble: &str| {
-        let tolerations = spec.get("tolerations").map(items).unwrap_or_default();
-        tolerations.iter().any(|toleration| {
-            let is = |field: &str, value: &str| {
-                toleration
-                    .get(field)
-                    .and_then(Value::as_str)
-                    .is_none_or(|text| text.is_empty() || text == value)
-            };
-            is("key", trouble) && is("effect", "NoExecute")
-        })
-    };
-    let missing: Vec<Value> = TROUBLE
-        .into_iter()
-        .filter(|trouble| !tolerates(trouble))
-        .map(|key| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}))
-        .collect();
-    if !missing.is_empty() {
-        let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
-        if let Value::Array(list) = tolerations {
-            list.extend(missing);
-        }
-    }
-}
-
 /// Looks up what the priority class of a new pod says.
-pub(crate) async fn resolve_priority(core: &Core, pods: &Resource, pod: &mut Value) -> Result<()> {
+pub(super) async fn resolve(core: &Core, attributes: &Attributes<'_>, pod: &mut Value) -> Result<()> {
     let class_name = object::text(pod, &["spec", "priorityClassName"]).unwrap_or_default().to_owned();
-    let forbidden = |why: String| Status::forbidden(pods.group_resource(), object::name(pod), &why);
+    let forbidden = |why: String| attributes.forbidden(Some(pod), &why);
     let class = if class_name.is_empty() {
         default_class(core).await?
     } else {
@@ -90,8 +52,34 @@ pub(crate) async fn resolve_priority(core: &Core, pods: &Resource, pod: &mut Val
     Ok(())
 }
 
+/// An update that leaves them out keeps them.
+pub(super) fn keep(attributes: &Attributes<'_>, pod: &mut Value) {
+    let (Some(old), Some(spec)) = (attributes.old, pod["spec"].as_object_mut()) else { return };
+    for field in ["priority", "preemptionPolicy"] {
+        if let Some(value) = old["spec"].get(field)
+            && spec.get(field).is_none_or(Value::is_null)
+        {
+            spec.insert(field.to_owned(), value.clone());
+        }
+    }
+}
+
+/// Refuses a second default class.
+pub(super) async fn validate_class(core: &Core, attributes: &Attributes<'_>, class: &Value) -> Result<()> {
+    if class["globalDefault"] != true || attributes.operation == Operation::Delete {
+        return Ok(());
+    }
+    let Some(other) = default_class(core).await? else { return Ok(()) };
+    let name = object::name(&other);
+    if attributes.operation == Operation::Update && name == object::name(class) {
+        return Ok(());
+    }
+    let why = format!("PriorityClass {name} is already marked as default. Only one default can exist");
+    Err(attributes.forbidden(Some(class), &why))
+}
+
 /// The class of pods that name none: the lowest of those that are marked for it.
-pub(crate) async fn default_class(core: &Core) -> Result<Option<Value>> {
+async fn default_class(core: &Core) -> Result<Option<Value>> {
     let classes = Registry::built_in().expect("scheduling.k8s.io", "v1", "priorityclasses");
     let query = ListQuery::all(classes.collection());
     let page = core.storage.list(&query).await?;

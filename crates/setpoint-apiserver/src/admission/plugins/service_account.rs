@@ -1,19 +1,21 @@
-//! The service account of a new pod, as kube-apiserver's admission plugin of that name sees to it.
+//! `ServiceAccount`: the account of a new pod, and its token.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::at::items;
+use super::super::Attributes;
 use crate::handlers::get::read;
 use crate::object;
-use crate::resource::{Registry, Resource};
+use crate::resource::Registry;
 use crate::server::Core;
-use crate::status::{Result, Status};
+use crate::status::Result;
 
 /// Where a container finds the token.
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const VOLUME: &str = "kube-api-access-";
+/// The account of pods that name none.
+const DEFAULT: &str = "default";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// A token that a pod does not ask for lasts this long, in seconds; see `handlers/token_request.rs`.
 const LIFETIME: i64 = 3607;
@@ -22,16 +24,22 @@ const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Finds the account of the pod, and gives its containers the account's token.
-pub(crate) async fn admit(core: &Core, pods: &Resource, pod: &mut Value) -> Result<()> {
-    let name = object::text(pod, &["spec", "serviceAccountName"]).unwrap_or_default().to_owned();
-    let namespace = object::text(pod, &["metadata", "namespace"]).unwrap_or_default().to_owned();
+pub(super) async fn admit(core: &Core, attributes: &Attributes<'_>, pod: &mut Value) -> Result<()> {
     if pod["metadata"]["annotations"].get(MIRROR).is_some() {
         return Ok(());
     }
-    let Some(account) = find(core, &namespace, &name).await? else {
+    let given = object::text(pod, &["spec", "serviceAccountName"]).unwrap_or_default();
+    let name = if given.is_empty() { DEFAULT } else { given }.to_owned();
+    if let Some(spec) = pod["spec"].as_object_mut() {
+        // It has two names.
+        spec.insert("serviceAccountName".to_owned(), name.as_str().into());
+        spec.insert("serviceAccount".to_owned(), name.as_str().into());
+    }
+    let namespace = attributes.namespace();
+    let Some(account) = find(core, namespace, &name).await? else {
         let why =
             format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
-        return Err(Status::forbidden(pods.group_resource(), object::name(pod), &why));
+        return Err(attributes.forbidden(Some(pod), &why));
     };
     let wanted = &pod["spec"]["automountServiceAccountToken"];
     let mounts = wanted.as_bool().or(account["automountServiceAccountToken"].as_bool()).unwrap_or(true);
@@ -40,7 +48,7 @@ pub(crate) async fn admit(core: &Core, pods: &Resource, pod: &mut Value) -> Resu
     }
     let secrets = account["imagePullSecrets"].as_array().filter(|secrets| !secrets.is_empty());
     if let Some(secrets) = secrets
-        && items(&pod["spec"]["imagePullSecrets"]).is_empty()
+        && pod["spec"]["imagePullSecrets"].as_array().is_none_or(Vec::is_empty)
     {
         let names = secrets.iter().map(|secret| json!({"name": secret["name"]})).collect();
         pod["spec"]["imagePullSecrets"] = Value::Array(names);
@@ -51,7 +59,7 @@ pub(crate) async fn admit(core: &Core, pods: &Resource, pod: &mut Value) -> Resu
 async fn find(core: &Core, namespace: &str, name: &str) -> Result<Option<Value>> {
     let accounts = Registry::built_in().expect("", "v1", "serviceaccounts");
     let key = accounts.key(Some(namespace), name);
-    let tries = if name == "default" { TRIES } else { 1 };
+    let tries = if name == DEFAULT { TRIES } else { 1 };
     for attempt in 0..tries {
         if attempt > 0 {
             tokio::time::sleep(core.env.jitter(PAUSE, 1.0)).await;
@@ -65,9 +73,9 @@ async fn find(core: &Core, namespace: &str, name: &str) -> Result<Option<Value>>
 
 /// Mounts the token where no container has something else.
 fn mount(core: &Core, pod: &mut Value) {
-    let volumes = pod["spec"].get("volumes").map(items).unwrap_or_default();
-    let named = volumes.iter().filter_map(|volume| volume["name"].as_str());
-    let existing = named.into_iter().find(|name| name.starts_with(VOLUME)).map(str::to_owned);
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    let mut named = volumes.filter_map(|volume| volume["name"].as_str());
+    let existing = named.find(|name| name.starts_with(VOLUME)).map(str::to_owned);
     let name = existing.clone().unwrap_or_else(|| format!("{VOLUME}{}", object::random_suffix(&core.env)));
     let mut is_used = false;
     for list in ["initContainers", "containers"] {

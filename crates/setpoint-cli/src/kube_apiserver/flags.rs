@@ -1,0 +1,257 @@
+//! The flags of kube-apiserver, its feature gates and its admission plugins. `flags.txt` has them all.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use jiff::SignedDuration;
+
+const TABLE: &str = include_str!("flags.txt");
+
+/// Those that mean something here, and what.
+const KNOWN: &[(&str, &str)] = &[
+    ("advertise-address", "An address for the certificate, if one is made"),
+    ("allow-privileged", "Privileged containers are allowed in any case"),
+    ("anonymous-auth", "Whether requests without credentials are those of system:anonymous [default: true]"),
+    ("api-audiences", "Whom tokens of service accounts have to be for [default: the issuers]"),
+    ("audit-log-path", "Write down who does what: JSON lines of audit.k8s.io/v1 Events"),
+    ("audit-policy-file", "How much of which request to write: an audit.k8s.io/v1 Policy"),
+    ("authorization-mode", "RBAC, AlwaysAllow or AlwaysDeny, or several [default: AlwaysAllow]"),
+    ("bind-address", "Where to listen [default: 0.0.0.0]"),
+    ("cert-dir", "The folder of apiserver.crt and apiserver.key, which are made if they are not there"),
+    ("client-ca-file", "The authorities of client certificates"),
+    ("disable-admission-plugins", "ServiceAccount is looked at; the other names are checked"),
+    ("enable-admission-plugins", "The names are checked"),
+    ("etcd-servers", "The etcd of this program, which says where the objects are"),
+    ("external-hostname", "A name for the certificate, if one is made"),
+    ("feature-gates", "The names are checked; the gates change nothing"),
+    ("secure-port", "The port to listen on [default: 6443]"),
+    ("service-account-issuer", "Who issues tokens of service accounts, and whose are taken"),
+    ("service-account-key-file", "Keys or certificates that verify tokens of service accounts"),
+    ("service-account-signing-key-file", "The key that signs tokens of service accounts"),
+    ("storage-initialization-timeout", "How long to wait for the etcd [default: 1m0s]"),
+    ("tls-cert-file", "The certificate to show, with those of the authorities in between"),
+    ("tls-private-key-file", "The key of --tls-cert-file"),
+    ("token-auth-file", "Bearer tokens: token,user,uid,\"group1,group2\""),
+    ("v", "How much to log: 0 warnings, 2 information, 4 details, 6 everything"),
+];
+
+/// Those that change nothing that a client sees: no word about them.
+const QUIET: &[&str] = &[
+    "endpoint-reconciler-type",
+    "etcd-prefix",
+    "event-ttl",
+    "logging-format",
+    "max-mutating-requests-inflight",
+    "max-requests-inflight",
+    "profiling",
+    "service-cluster-ip-range",
+    "shutdown-delay-duration",
+    "storage-backend",
+    "storage-media-type",
+    "vmodule",
+    "watch-cache",
+];
+
+/// What the process was given.
+pub(super) struct Flags(ArgMatches);
+
+impl Flags {
+    /// The arguments of the process. Ends it for `--help`, `--version` and what is wrong.
+    pub(super) fn of_process() -> anyhow::Result<Flags> {
+        Flags::of(command().get_matches())
+    }
+
+    fn of(matches: ArgMatches) -> anyhow::Result<Flags> {
+        let flags = Flags(matches);
+        for name in ["enable-admission-plugins", "disable-admission-plugins", "admission-control"] {
+            for plugin in flags.list(name) {
+                if !entries("plugin").any(|known| known == plugin) {
+                    bail!("--{name} plugin {plugin:?} is unknown");
+                }
+            }
+        }
+        for gate in flags.list("feature-gates") {
+            let gate = gate.strip_prefix("kube:").unwrap_or(&gate);
+            let (name, value) = gate
+                .split_once('=')
+                .with_context(|| format!("--feature-gates: missing bool value for {gate}"))?;
+            value
+                .parse::<bool>()
+                .with_context(|| format!("--feature-gates: invalid value of {name}={value}"))?;
+            if !entries("gate").any(|known| known.split(' ').next() == Some(name)) {
+                bail!("--feature-gates: unrecognized feature gate: {name}");
+            }
+        }
+        Ok(flags)
+    }
+
+    /// Names what was given and has no effect, once.
+    pub(super) fn warn(&self) {
+        let given = |name: &&str| self.0.value_source(name) == Some(ValueSource::CommandLine);
+        let is_idle = |name: &&str| !KNOWN.iter().any(|(known, _)| known == name) && !QUIET.contains(name);
+        let idle: Vec<&str> = flag_names().filter(given).filter(is_idle).collect();
+        if !idle.is_empty() {
+            tracing::warn!(flags = idle.join(","), "these flags of kube-apiserver have no effect here");
+        }
+        let gates: BTreeSet<String> =
+            self.list("feature-gates").into_iter().filter(|gate| is_change(gate)).collect();
+        if !gates.is_empty() {
+            tracing::warn!(?gates, "these feature gates have no effect here");
+        }
+    }
+
+    /// The last value that was given.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get_many::<String>(name)?.next_back().map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// All values, those between commas too.
+    pub(super) fn list(&self, name: &str) -> Vec<String> {
+        let given = self.0.get_many::<String>(name).into_iter().flatten();
+        given.flat_map(|text| text.split(',')).filter(|text| !text.is_empty()).map(str::to_owned).collect()
+    }
+
+    pub(super) fn parsed<T: FromStr>(&self, name: &str) -> anyhow::Result<Option<T>> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let value = text.parse().ok().with_context(|| format!("invalid argument {text:?} for --{name}"))?;
+        Ok(Some(value))
+    }
+
+    pub(super) fn switch(&self, name: &str) -> anyhow::Result<Option<bool>> {
+        self.parsed(name)
+    }
+
+    pub(super) fn number(&self, name: &str) -> anyhow::Result<Option<u64>> {
+        self.parsed(name)
+    }
+
+    pub(super) fn duration(&self, name: &str) -> anyhow::Result<Option<Duration>> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let parsed = text.parse::<SignedDuration>().ok().and_then(|duration| duration.try_into().ok());
+        Ok(Some(parsed.with_context(|| format!("invalid argument {text:?} for --{name}"))?))
+    }
+
+    /// Whether an admission plugin that is on by default stays on.
+    pub(super) fn has_plugin(&self, name: &str) -> bool {
+        !self.list("disable-admission-plugins").iter().any(|off| off == name)
+    }
+}
+
+/// Whether a gate is set to something else than its default.
+fn is_change(gate: &str) -> bool {
+    let gate = gate.strip_prefix("kube:").unwrap_or(gate);
+    let Some((name, value)) = gate.split_once('=') else { return false };
+    let default =
+        entries("gate").find_map(|known| known.strip_prefix(name)?.strip_prefix(' ')?.split(' ').nth(1));
+    default.is_none_or(|default| default != value)
+}
+
+/// What is behind a word of the table.
+fn entries(word: &'static str) -> impl Iterator<Item = &'static str> {
+    TABLE.lines().filter_map(move |line| line.strip_prefix(word)?.strip_prefix(' '))
+}
+
+fn flag_names() -> impl Iterator<Item = &'static str> {
+    let names = entries("flag").filter_map(|flag| flag.split(' ').next());
+    names.filter(|name| !matches!(*name, "help" | "version"))
+}
+
+fn command() -> Command {
+    let mut command = Command::new("kube-apiserver")
+        .version(concat!(env!("CARGO_PKG_VERSION"), " of setpoint, as Kubernetes v1.37.1"))
+        .about("setpoint as kube-apiserver: an API server for test environments")
+        .long_about(
+            "setpoint as kube-apiserver: an API server for test environments.\n\nIt takes the flags of kube-apiserver. \
+             Those without a text are checked and have no effect.\n\nSETPOINT_CONTROLLERS=garbage-collector,namespace \
+             (or *) runs built-in controllers beside it, SETPOINT_NODES=N simulated nodes.",
+        )
+        .max_term_width(100)
+        .args_override_self(true);
+    let mut heading = "";
+    for line in TABLE.lines() {
+        if let Some(group) = line.strip_prefix("group ") {
+            heading = group;
+        } else if let Some(flag) = line.strip_prefix("flag ") {
+            let (name, ty) = flag.split_once(' ').map_or((flag, None), |(name, ty)| (name, Some(ty)));
+            if !matches!(name, "help" | "version") {
+                command = command.arg(argument(name, ty).help_heading(heading));
+            }
+        }
+    }
+    command
+}
+
+fn argument(name: &'static str, ty: Option<&'static str>) -> Arg {
+    let help = KNOWN.iter().find(|(known, _)| *known == name).map_or("", |(_, help)| help);
+    let argument = Arg::new(name).long(name).help(help).action(ArgAction::Append);
+    let argument = if name == "v" { argument.short('v') } else { argument };
+    match ty {
+        Some(ty) => argument.value_name(ty).num_args(1).allow_hyphen_values(true),
+        None => {
+            argument.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(arguments: &[&str]) -> anyhow::Result<Flags> {
+        Flags::of(command().try_get_matches_from([&["kube-apiserver"], arguments].concat())?)
+    }
+
+    #[test]
+    fn flags_are_read_as_go_reads_them() {
+        let given = flags(&[
+            "--allow-privileged=true",
+            "--secure-port=1234",
+            "--bind-address",
+            "127.0.0.1",
+            "--anonymous-auth",
+            "--disable-admission-plugins=ServiceAccount,Priority",
+            "--disable-admission-plugins=PodSecurity",
+            "--service-account-key-file=a",
+            "--service-account-key-file=b",
+            "-v=4",
+            "--storage-initialization-timeout=1m30s",
+        ])
+        .unwrap();
+        assert_eq!(given.parsed::<u16>("secure-port").unwrap(), Some(1234));
+        assert_eq!(given.text("bind-address"), Some("127.0.0.1"));
+        assert_eq!(given.switch("anonymous-auth").unwrap(), Some(true));
+        assert_eq!(given.list("service-account-key-file"), ["a", "b"]);
+        assert_eq!(given.number("v").unwrap(), Some(4));
+        assert_eq!(given.duration("storage-initialization-timeout").unwrap(), Some(Duration::from_secs(90)));
+        let plugins = ["ServiceAccount", "Priority", "PodSecurity", "NamespaceLifecycle"];
+        assert_eq!(plugins.map(|plugin| given.has_plugin(plugin)), [false, false, false, true]);
+    }
+
+    #[test]
+    fn what_this_version_of_kubernetes_does_not_have_is_refused() {
+        for (arguments, words) in [
+            (&["--insecure-port=0"][..], "--insecure-port"),
+            (&["--feature-gates=NoSuchGate=true"], "unrecognized feature gate: NoSuchGate"),
+            (&["--feature-gates=AllAlpha"], "missing bool value"),
+            (&["--enable-admission-plugins=Nothing"], "\"Nothing\" is unknown"),
+        ] {
+            let error = flags(arguments).err().unwrap().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        flags(&["--feature-gates=AllAlpha=false,kube:AtomicFIFO=true"]).unwrap();
+    }
+
+    #[test]
+    fn every_flag_that_is_named_here_is_in_the_table() {
+        let names: BTreeSet<&str> = flag_names().collect();
+        for name in KNOWN.iter().map(|(name, _)| name).chain(QUIET) {
+            assert!(names.contains(name), "{name}");
+        }
+        let help = command().render_long_help().to_string();
+        assert!(!help.lines().any(|line| line.trim_start().starts_with("--insecure-port")));
+    }
+}
