@@ -17,6 +17,7 @@ use setpoint_env::Env;
 use tokio::net::TcpListener;
 
 use self::flags::Flags;
+pub(crate) use self::flags::unusable;
 use crate::etcd::{self, Store};
 use crate::parent::Parent;
 use crate::serving::{Serving, StoreFailed, workers};
@@ -123,10 +124,16 @@ impl Beside {
 }
 
 fn builder(env: &Env, flags: &Flags, address: SocketAddr) -> anyhow::Result<setpoint_apiserver::Builder> {
+    let authorization = authorization(flags)?;
+    let mut is_anonymous_allowed = flags.switch("anonymous-auth")?.unwrap_or(true);
+    if is_anonymous_allowed && authorization == Authorization::AlwaysAllow {
+        tracing::warn!("with the authorization mode AlwaysAllow requests without credentials are refused");
+        is_anonymous_allowed = false;
+    }
     let mut builder = ApiServer::builder()
         .env(env.clone())
-        .anonymous(flags.switch("anonymous-auth")?.unwrap_or(true))
-        .authorization(authorization(flags)?)
+        .anonymous(is_anonymous_allowed)
+        .authorization(authorization)
         .service_accounts(flags.has_plugin("ServiceAccount"))
         .service_account_tokens(tokens(flags, address)?);
     if let Some(path) = flags.text("token-auth-file") {
