@@ -71,8 +71,9 @@ async fn serve(env: &Env, flags: &Flags, parent: Parent) -> anyhow::Result<()> {
         None => Vec::new(),
     };
     let tls = pki::server_config(env, &identity, &authorities)?;
-    let Store { folder, is_synced } = store(flags).await?;
+    // Whatever is wrong with the flags is told before anybody waits.
     let mut builder = builder(env, flags, address)?;
+    let Store { folder, is_synced } = store(flags).await?;
     if !is_synced {
         builder = builder.unsynced();
     }
@@ -125,10 +126,9 @@ impl Beside {
 
 fn builder(env: &Env, flags: &Flags, address: SocketAddr) -> anyhow::Result<setpoint_apiserver::Builder> {
     let authorization = authorization(flags)?;
-    let mut is_anonymous_allowed = flags.switch("anonymous-auth")?.unwrap_or(true);
+    let is_anonymous_allowed = flags.switch("anonymous-auth")?.unwrap_or(true);
     if is_anonymous_allowed && authorization == Authorization::AlwaysAllow {
         tracing::warn!("with the authorization mode AlwaysAllow requests without credentials are refused");
-        is_anonymous_allowed = false;
     }
     let mut builder = ApiServer::builder()
         .env(env.clone())
