@@ -287,6 +287,9 @@ mod tests {
         fn compact(&self, up_to: Revision) {
             self.memory.compact(up_to);
         }
+        fn age(&self, up_to: Revision) {
+            self.memory.age(up_to);
+        }
         fn stats(&self) -> Stats {
             self.memory.stats()
         }

@@ -1,12 +1,14 @@
-//! OpenAPI v3: one document a group-version, from the table of kinds.
+//! OpenAPI v3: one document a group-version, from the table of kinds. v2 is made from it.
 //!
 //! kubectl reads it before it writes: it looks for the `fieldValidation` parameter of a kind's PATCH, and for
 //! how lists are merged. `kubectl explain` reads the schemas, other tools the paths.
 
 mod custom;
 mod descriptions;
+mod gnostic;
 mod paths;
 mod schema;
+mod v2;
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -37,33 +39,12 @@ pub(crate) fn respond(
     headers: &HeaderMap,
 ) -> Result<Response<Body>> {
     match segments {
-        ["openapi", "v2"] => Ok(respond_v2(headers)),
+        ["openapi", "v2"] => Ok(v2::respond(served, headers)),
         ["openapi", "v3"] => Ok(response(StatusCode::OK, "application/json", index(served).to_string())),
         ["openapi", "v3", "api", version] => respond_document(served, "", version, query, headers),
         ["openapi", "v3", "apis", group, version] => respond_document(served, group, version, query, headers),
         _ => Err(Status::no_such_path()),
     }
-}
-
-/// OpenAPI v2 without schemas: those are in v3. kubectl still asks for it, in protobuf, before it sends a
-/// `kind: List`, and leaves the checks to the server where it finds no schema.
-fn respond_v2(headers: &HeaderMap) -> Response<Body> {
-    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let version = table().kubernetes_version();
-    if !accept.contains("proto-openapi") {
-        let document =
-            json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": version}, "paths": {}});
-        return response(StatusCode::OK, "application/json", document.to_string());
-    }
-    let field = |number: u8, content: &[u8]| {
-        let length = u8::try_from(content.len()).expect("a title and a version are short");
-        [&[number << 3 | 2, length], content].concat()
-    };
-    let info = [field(1, b"Kubernetes"), field(2, version.as_bytes())].concat();
-    // swagger = 1, info = 2, paths = 8, definitions = 9.
-    let document = [field(1, b"2.0"), field(2, &info), field(8, &[]), field(9, &[])].concat();
-    response(StatusCode::OK, PROTOBUF, document)
 }
 
 fn index(served: &Served) -> Value {
@@ -96,7 +77,7 @@ fn respond_document(
     } else {
         let document = match built_in {
             Some(_) => document(group, version),
-            None => custom::document(served, group, version),
+            None => custom::document(served, group, version).to_string(),
         };
         response(StatusCode::OK, "application/json", document)
     };
@@ -123,7 +104,9 @@ pub(crate) fn hashes(served: &Served) -> BTreeMap<String, String> {
         .groups()
         .flat_map(|(group, versions)| versions.into_iter().map(move |version| (group, version)));
     versions
-        .map(|(group, version)| (path_of(group, version), hash(&custom::document(served, group, version))))
+        .map(|(group, version)| {
+            (path_of(group, version), hash(&custom::document(served, group, version).to_string()))
+        })
         .filter(|(path, _)| !HASHES.contains_key(path))
         .collect()
 }
@@ -135,7 +118,16 @@ fn hash(document: &str) -> String {
     format!("{:016X}", hasher.finish())
 }
 
+/// Whether a group-version belongs to Kubernetes.
+fn is_built_in(group: &str, version: &str) -> bool {
+    HASHES.contains_key(&path_of(group, version))
+}
+
 fn document(group: &str, version: &str) -> String {
+    built_in_document(group, version).to_string()
+}
+
+fn built_in_document(group: &str, version: &str) -> Value {
     let mut schemas = schema::Schemas::new(descriptions::Descriptions::of(group, version));
     let mut paths = paths::Paths { schemas: &mut schemas, paths: Map::new() };
     for name in ["meta.v1.DeleteOptions", "meta.v1.Status"] {
@@ -148,14 +140,13 @@ fn document(group: &str, version: &str) -> String {
     finish(paths.paths, schemas)
 }
 
-fn finish(paths: Map<String, Value>, schemas: schema::Schemas) -> String {
+fn finish(paths: Map<String, Value>, schemas: schema::Schemas) -> Value {
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": format!("v{}", table().kubernetes_version())},
         "paths": paths,
         "components": {"schemas": schemas.into_map()},
     })
-    .to_string()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 //! - A watch after revision `n` gives every later change of its collection once, in order, or says that
 //!   history since `n` is gone. Nothing is buffered for a watcher: it reads the shared history at its own
 //!   speed, so a slow one costs nothing and is told when it has fallen too far behind.
-//! - History is bounded in events and in bytes.
+//! - History is bounded in events and in bytes, and in time by whoever tells it what is old.
 
 mod backup;
 mod collection;
@@ -188,8 +188,12 @@ pub(crate) trait Storage: Send + Sync + 'static {
     /// Removes what has expired by `now`; how many records that were.
     fn expire(&self, now: Timestamp) -> BoxFuture<'_, usize>;
 
-    /// Forgets history up to and including this revision.
+    /// Forgets history up to and including this revision, on purpose: reads and watches at an older one are refused.
     fn compact(&self, up_to: Revision);
+
+    /// Forgets history up to and including this revision, because it is old: reads at an older one are refused, and
+    /// watches that would miss something.
+    fn age(&self, up_to: Revision);
 
     /// Figures for metrics.
     fn stats(&self) -> Stats;

@@ -16,7 +16,7 @@ const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 
 /// The document of one group-version.
-pub(super) fn document(served: &Served, group: &str, version: &str) -> String {
+pub(super) fn document(served: &Served, group: &str, version: &str) -> Value {
     let mut schemas = Schemas::new(Descriptions::of_custom());
     for name in ["meta.v1.DeleteOptions", "meta.v1.ListMeta", "meta.v1.ObjectMeta", "meta.v1.Status"] {
         schemas.add(table().type_named(name).expect("the table has it"));

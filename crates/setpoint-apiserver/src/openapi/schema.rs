@@ -1,7 +1,7 @@
 //! Types of the table → OpenAPI schemas.
 
 use serde_json::{Map, Value, json};
-use setpoint_kinds::{Field, FieldDefault, FieldType, ListType, MapType, Resource, Type};
+use setpoint_kinds::{Field, FieldDefault, FieldType, ListType, MapType, Resource, Type, table};
 
 use super::descriptions::Descriptions;
 
@@ -34,10 +34,14 @@ impl Schemas {
 
     /// Adds the kind of a resource.
     pub(super) fn add_kind(&mut self, resource: &'static Resource) {
-        self.add(resource.ty());
-        let name = resource.ty().openapi_name();
-        self.schemas[&name]["x-kubernetes-group-version-kind"] =
-            json!([{"group": resource.group, "version": resource.version, "kind": resource.kind}]);
+        let list_kind = format!("{}List", resource.kind);
+        let list = table().type_of_kind(resource.group, resource.version, &list_kind);
+        let lists = list.filter(|_| resource.has_verb("list")).map(|ty| (ty, list_kind.as_str()));
+        for (ty, kind) in [(resource.ty(), resource.kind)].into_iter().chain(lists) {
+            self.add(ty);
+            self.schemas[&ty.openapi_name()]["x-kubernetes-group-version-kind"] =
+                json!([{"group": resource.group, "version": resource.version, "kind": kind}]);
+        }
     }
 
     /// Adds a schema that is no type of the table.

@@ -58,6 +58,10 @@ impl Storage for Brittle {
         self.inner.compact(up_to);
     }
 
+    fn age(&self, up_to: Revision) {
+        self.inner.age(up_to);
+    }
+
     fn stats(&self) -> Stats {
         self.inner.stats()
     }

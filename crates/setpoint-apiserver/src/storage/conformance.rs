@@ -281,6 +281,21 @@ pub(super) async fn compaction_gives_up_the_past_and_nothing_else(store: &dyn St
     assert_eq!(store.list(&all()).await.unwrap().records.len(), 3);
 }
 
+pub(super) async fn age_takes_the_past_from_lists_and_from_watches_only_what_they_miss(store: &dyn Storage) {
+    let first = create(store, "1", "x").await;
+    create(store, "2", "y").await;
+    let key = Key { collection: "core/leases".into(), path: "1".into() };
+    let other = store.commit(Change { key, ..put("", Expect::Absent, "l") }).await.unwrap().revision;
+    store.age(other);
+    let pods = "core/pods".into();
+    assert!(matches!(store.watch(&pods, first), Err(ReadError::Compacted { .. })));
+    assert!(store.watch(&pods, other - 1).is_ok(), "nothing has changed since");
+    let at = |revision| ListQuery { fresh: Freshness::Exact(revision), ..all() };
+    assert!(matches!(store.list(&at(other - 1)).await, Err(ReadError::Compacted { .. })));
+    assert_eq!(store.list(&at(other)).await.unwrap().records.len(), 2);
+    assert_eq!(store.list(&all()).await.unwrap().records.len(), 2);
+}
+
 pub(super) async fn the_future_cannot_be_read(store: &dyn Storage) {
     let future = store.revision() + 1;
     assert!(matches!(store.watch(&"core/pods".into(), future), Err(ReadError::Future { .. })));
@@ -329,6 +344,7 @@ macro_rules! conformance {
             history_is_bounded_and_says_so,
             a_quiet_collection_outlives_the_churn_of_others,
             compaction_gives_up_the_past_and_nothing_else,
+            age_takes_the_past_from_lists_and_from_watches_only_what_they_miss,
             the_future_cannot_be_read,
             records_expire_when_told_the_time,
         );

@@ -72,6 +72,10 @@ impl Storage for Memory {
         self.view.write(|state| state.compact(up_to, |_, _| {}));
     }
 
+    fn age(&self, up_to: Revision) {
+        self.view.write(|state| state.age(up_to, |_, _| {}));
+    }
+
     fn stats(&self) -> Stats {
         self.view.read(State::stats)
     }

@@ -140,6 +140,10 @@ impl Storage for Redb {
         self.writer.compact(up_to);
     }
 
+    fn age(&self, up_to: Revision) {
+        self.writer.age(up_to);
+    }
+
     fn stats(&self) -> Stats {
         let mut stats = self.view.read(State::stats);
         self.writer.add_stats(&mut stats);

@@ -25,6 +25,9 @@ pub(super) struct State {
     revision: Revision,
     /// History up to here was given up on purpose; reads that need it are refused.
     compacted: Revision,
+    /// What is older than this was given up for its age; reads at a past revision are refused, watches are not if they
+    /// miss nothing.
+    aged: Revision,
     bounds: Bounds,
     collections: BTreeMap<Arc<str>, Collection>,
     expiries: BTreeSet<(Timestamp, Key)>,
@@ -36,6 +39,7 @@ impl State {
         State {
             revision: 1,
             compacted: 0,
+            aged: 0,
             bounds: Bounds::new(limits),
             collections: BTreeMap::new(),
             expiries: BTreeSet::new(),
@@ -111,8 +115,14 @@ impl State {
         }
     }
 
-    /// Forgets history up to and including `up_to`.
-    pub(super) fn compact(&mut self, up_to: Revision, mut forgotten: impl FnMut(&Arc<str>, &Event)) {
+    /// Forgets history up to and including `up_to`, on purpose.
+    pub(super) fn compact(&mut self, up_to: Revision, forgotten: impl FnMut(&Arc<str>, &Event)) {
+        self.age(up_to, forgotten);
+        self.compacted = self.compacted.max(up_to.min(self.revision));
+    }
+
+    /// Forgets history up to and including `up_to`, because it is old.
+    pub(super) fn age(&mut self, up_to: Revision, mut forgotten: impl FnMut(&Arc<str>, &Event)) {
         let up_to = up_to.min(self.revision);
         while let Some(name) = self.bounds.oldest()
             && self.collections[&name].log.first_revision().is_some_and(|first| first <= up_to)
@@ -120,7 +130,7 @@ impl State {
             let event = self.forget_oldest_of(&name);
             forgotten(&name, &event);
         }
-        self.compacted = self.compacted.max(up_to);
+        self.aged = self.aged.max(up_to);
     }
 
     /// Visits every event that history holds, collection by collection.
@@ -196,6 +206,9 @@ impl State {
                 Err(ReadError::Future { asked, current: self.revision })
             }
             Freshness::AtLeast(_) => Ok(self.revision),
+            Freshness::Exact(revision) if revision < self.aged => {
+                Err(ReadError::Compacted { asked: revision, floor: self.aged })
+            }
             Freshness::Exact(revision) => {
                 self.check_revision(collection, revision)?;
                 Ok(revision)

@@ -213,6 +213,10 @@ impl Storage for Mutant {
         }
     }
 
+    fn age(&self, up_to: Revision) {
+        self.inner.age(up_to);
+    }
+
     fn stats(&self) -> Stats {
         self.inner.stats()
     }

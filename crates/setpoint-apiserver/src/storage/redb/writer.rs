@@ -146,6 +146,18 @@ impl Writer {
         self.tidy();
     }
 
+    /// The same for what is old. The file need not know how old it was: the rows go.
+    pub(super) fn age(&self, up_to: Revision) {
+        let is_tidy = self.view.write(|state| {
+            let mut retired = self.retired.lock();
+            state.age(up_to, |collection, event| retired.add(collection, event));
+            retired.is_empty()
+        });
+        if !is_tidy {
+            self.tidy();
+        }
+    }
+
     /// Forgets what is more than the bounds allow: watchers may have added to history since the last write.
     pub(super) fn trim(&self) {
         let has_forgotten = self.view.write(|state| {
