@@ -9,6 +9,7 @@ mod cluster;
 mod codegen;
 mod differential;
 mod discovery;
+mod envtest;
 mod handover;
 mod helm;
 mod histories;
@@ -114,6 +115,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     histories::run(report, peers, &binary, profile, skip_build);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
+    envtest::ours(report, peers, &binary);
     fuzz::run_briefly(report, skip_build);
     if handover {
         handover::ours(report, &binary, skip_build);
@@ -200,6 +202,7 @@ fn against_kube_apiserver(report: &mut Report, peers: &Peers, options: &Real) ->
         discovery::run(report, &server.client()?, &server.client()?);
     }
     drop(server);
+    envtest::theirs(report, peers);
     let reference = Ok(reference);
     if report.filter().takes_suite(handover::SUITE) {
         handover::theirs(report, &reference, skip_build);
@@ -304,6 +307,9 @@ fn list() {
     }
     for name in differential::names() {
         println!("{}: {name}", differential::SUITE);
+    }
+    for name in envtest::names() {
+        println!("{}: {name}", envtest::SUITE);
     }
     for name in handover::NAMES {
         println!("{}: {name}", handover::SUITE);

@@ -251,7 +251,8 @@ impl Builder {
     }
 
     /// Whether requests without credentials are those of `system:anonymous`, who may do what RBAC allows it: without roles
-    /// of yours that is `/healthz`, `/livez`, `/readyz` and `/version`. Off unless set: such requests are answered with 401.
+    /// of yours that is `/healthz`, `/livez`, `/readyz` and `/version`. Off unless set, and where everything is allowed: such
+    /// requests are answered with 401.
     pub fn anonymous(mut self, is_allowed: bool) -> Builder {
         self.is_anonymous_allowed = is_allowed;
         self
@@ -373,7 +374,7 @@ impl Builder {
             authenticator: Authenticator::new(
                 self.tokens,
                 self.service_account_tokens,
-                self.is_anonymous_allowed,
+                self.is_anonymous_allowed && self.authorization != Authorization::AlwaysAllow,
                 Trust::new(self.client_authorities, self.front_proxy),
             ),
             authorization: self.authorization,

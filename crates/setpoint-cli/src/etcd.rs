@@ -18,6 +18,7 @@ use setpoint_env::Env;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use crate::kube_apiserver::unusable;
 use crate::logging;
 use crate::parent::Parent;
 use crate::signals::Signals;
@@ -49,7 +50,11 @@ pub(crate) fn main(env: &Env) -> ExitCode {
 }
 
 fn run(env: &Env) -> anyhow::Result<()> {
-    let flags = command().get_matches();
+    let flags = match command().try_get_matches() {
+        Ok(flags) => flags,
+        Err(error) if error.use_stderr() => bail!(unusable(&error)),
+        Err(help) => help.exit(),
+    };
     logging::start("warn")?;
     let parent = Parent::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

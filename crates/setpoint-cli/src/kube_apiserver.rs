@@ -17,6 +17,7 @@ use setpoint_env::Env;
 use tokio::net::TcpListener;
 
 use self::flags::Flags;
+pub(crate) use self::flags::unusable;
 use crate::etcd::{self, Store};
 use crate::parent::Parent;
 use crate::serving::{Serving, StoreFailed, workers};
@@ -70,8 +71,9 @@ async fn serve(env: &Env, flags: &Flags, parent: Parent) -> anyhow::Result<()> {
         None => Vec::new(),
     };
     let tls = pki::server_config(env, &identity, &authorities)?;
-    let Store { folder, is_synced } = store(flags).await?;
+    // Whatever is wrong with the flags is told before anybody waits.
     let mut builder = builder(env, flags, address)?;
+    let Store { folder, is_synced } = store(flags).await?;
     if !is_synced {
         builder = builder.unsynced();
     }
@@ -123,10 +125,15 @@ impl Beside {
 }
 
 fn builder(env: &Env, flags: &Flags, address: SocketAddr) -> anyhow::Result<setpoint_apiserver::Builder> {
+    let authorization = authorization(flags)?;
+    let is_anonymous_allowed = flags.switch("anonymous-auth")?.unwrap_or(true);
+    if is_anonymous_allowed && authorization == Authorization::AlwaysAllow {
+        tracing::warn!("with the authorization mode AlwaysAllow requests without credentials are refused");
+    }
     let mut builder = ApiServer::builder()
         .env(env.clone())
-        .anonymous(flags.switch("anonymous-auth")?.unwrap_or(true))
-        .authorization(authorization(flags)?)
+        .anonymous(is_anonymous_allowed)
+        .authorization(authorization)
         .service_accounts(flags.has_plugin("ServiceAccount"))
         .service_account_tokens(tokens(flags, address)?);
     if let Some(path) = flags.text("token-auth-file") {

@@ -36,7 +36,12 @@ impl Parent {
 
 /// Readable when the process has ended.
 #[cfg(target_os = "linux")]
+#[allow(
+    deprecated,
+    reason = "its successor is unsafe; an `OwnedFd` is one descriptor from its beginning to its end"
+)]
 fn pidfd(process: Pid) -> std::io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
     use rustix::process::{PidfdFlags, pidfd_open};
-    tokio::io::unix::AsyncFd::register(pidfd_open(process, PidfdFlags::NONBLOCK)?)
+    let process = pidfd_open(process, PidfdFlags::NONBLOCK)?;
+    tokio::io::unix::AsyncFd::with_interest(process, tokio::io::Interest::READABLE)
 }

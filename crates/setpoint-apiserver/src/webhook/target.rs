@@ -33,19 +33,35 @@ impl Target {
             .map_err(|error| CallError::Unreachable(format!("caBundle is not base64: {error}")))?;
         let query = format!("timeout={}s", limit.as_secs());
         if let Some(url) = config["url"].as_str() {
-            let separator = if url.contains('?') { '&' } else { '?' };
-            return Ok(Target { url: format!("{url}{separator}{query}"), addresses: None, ca_bundle });
+            return Ok(Target { url: asked(url, &query), addresses: None, ca_bundle });
         }
         let service = &config["service"];
         let text = |field: &str| service[field].as_str().unwrap_or_default();
         let (namespace, name) = (text("namespace"), text("name"));
         let port = service["port"].as_u64().unwrap_or(443);
         let addresses = locate(core, namespace, name, port).await?;
-        let path = text("path").trim_start_matches('/');
         // Without a port, so that the one of the address counts.
-        let url = format!("https://{name}.{namespace}.svc/{path}?{query}");
+        let url = asked(&format!("https://{name}.{namespace}.svc/{}", text("path")), &query);
         Ok(Target { url, addresses: Some(addresses), ca_bundle })
     }
+}
+
+/// The URL that is called: its path as Go's clients clean it, and a query more. Some webhooks are configured with two slashes
+/// in a row, which their servers answer with a redirect.
+fn asked(url: &str, query: &str) -> String {
+    let (address, own) = url.split_once('?').map_or((url, None), |(address, own)| (address, Some(own)));
+    let host = address.find("://").map_or(0, |at| at + 3);
+    let slash = address[host..].find('/').map_or(address.len(), |at| host + at);
+    let mut path = Vec::new();
+    for part in address[slash..].split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(path.pop()),
+            part => path.push(part),
+        }
+    }
+    let own = own.map(|own| format!("{own}&")).unwrap_or_default();
+    format!("{}/{}?{own}{query}", &address[..slash], path.join("/"))
 }
 
 /// The ready endpoints of a service; its own address if it has none of its own choosing.
@@ -100,4 +116,23 @@ async fn endpoints(
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_cleaned_as_go_cleans_it() {
+        for (url, called) in [
+            ("https://hook.test:8443//validate", "https://hook.test:8443/validate?timeout=5s"),
+            ("https://hook.test/a//b/./c/../d/", "https://hook.test/a/b/d?timeout=5s"),
+            ("https://hook.test", "https://hook.test/?timeout=5s"),
+            ("https://hook.test/", "https://hook.test/?timeout=5s"),
+            ("https://hook.test/../..", "https://hook.test/?timeout=5s"),
+            ("https://hook.test/a?b=c//d", "https://hook.test/a?b=c//d&timeout=5s"),
+        ] {
+            assert_eq!(asked(url, "timeout=5s"), called);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use setpoint_apiserver::{ApiServer, TokenFile, User};
+use setpoint_apiserver::{ApiServer, Authorization, TokenFile, User};
 use setpoint_env::Env;
 use tower::ServiceExt;
 
@@ -351,4 +351,38 @@ async fn a_pod_needs_a_service_account_and_gets_its_token() {
     quiet["metadata"]["name"] = "loud".into();
     quiet["spec"]["automountServiceAccountToken"] = true.into();
     assert!(api.post(PODS, &quiet).await.ok()["spec"].get("volumes").is_some());
+}
+
+#[tokio::test]
+async fn strangers_are_anonymous_where_that_is_allowed() {
+    let server = ApiServer::builder().anonymous(true).build();
+    let stranger = |method, path| send(&server, method, path, &[], "{}");
+    assert_eq!(stranger("GET", "/version").await.code, 200);
+    let refused = stranger("GET", PODS).await;
+    assert_eq!((refused.code, refused.reason()), (403, "Forbidden"));
+    assert!(
+        refused.message().contains("User \"system:anonymous\" cannot list resource \"pods\""),
+        "{refused:?}"
+    );
+    let bad = send(&server, "GET", "/version", &[("authorization", "Bearer wrong")], "").await;
+    assert_eq!(bad.code, 401, "bad credentials are not the same as none");
+}
+
+#[tokio::test]
+async fn everything_or_nothing_can_be_allowed_to_those_who_are_known() {
+    for (authorization, code) in
+        [(Authorization::Rbac, 403), (Authorization::AlwaysAllow, 200), (Authorization::AlwaysDeny, 403)]
+    {
+        let tokens = TokenFile::parse("abc,jane,7\nroot,root,8,\"system:masters\"\n").unwrap();
+        let server = ApiServer::builder().tokens(tokens).anonymous(true).authorization(authorization).build();
+        let of = |token| {
+            let server = server.clone();
+            async move { send(&server, "GET", PODS, &[("authorization", token)], "").await.code }
+        };
+        assert_eq!(of("Bearer abc").await, code, "{authorization:?}");
+        assert_eq!(of("Bearer root").await, 200, "{authorization:?}");
+        let stranger = send(&server, "GET", PODS, &[], "").await.code;
+        let expected = if authorization == Authorization::AlwaysAllow { 401 } else { 403 };
+        assert_eq!(stranger, expected, "strangers are never allowed everything: {authorization:?}");
+    }
 }

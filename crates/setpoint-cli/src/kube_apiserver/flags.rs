@@ -28,6 +28,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("etcd-servers", "The etcd of this program, which says where the objects are"),
     ("external-hostname", "A name for the certificate, if one is made"),
     ("feature-gates", "The names are checked; the gates change nothing"),
+    ("runtime-config", "The names are checked; what is served stays the same"),
     ("secure-port", "The port to listen on [default: 6443]"),
     ("service-account-issuer", "Who issues tokens of service accounts, and whose are taken"),
     ("service-account-key-file", "Keys or certificates that verify tokens of service accounts"),
@@ -60,9 +61,13 @@ const QUIET: &[&str] = &[
 pub(super) struct Flags(ArgMatches);
 
 impl Flags {
-    /// The arguments of the process. Ends it for `--help`, `--version` and what is wrong.
+    /// The arguments of the process. Ends it for `--help` and `--version`.
     pub(super) fn of_process() -> anyhow::Result<Flags> {
-        Flags::of(command().get_matches())
+        match command().try_get_matches() {
+            Ok(matches) => Flags::of(matches),
+            Err(error) if error.use_stderr() => bail!(unusable(&error)),
+            Err(help) => help.exit(),
+        }
     }
 
     fn of(matches: ArgMatches) -> anyhow::Result<Flags> {
@@ -74,18 +79,8 @@ impl Flags {
                 }
             }
         }
-        for gate in flags.list("feature-gates") {
-            let gate = gate.strip_prefix("kube:").unwrap_or(&gate);
-            let (name, value) = gate
-                .split_once('=')
-                .with_context(|| format!("--feature-gates: missing bool value for {gate}"))?;
-            value
-                .parse::<bool>()
-                .with_context(|| format!("--feature-gates: invalid value of {name}={value}"))?;
-            if !entries("gate").any(|known| known.split(' ').next() == Some(name)) {
-                bail!("--feature-gates: unrecognized feature gate: {name}");
-            }
-        }
+        flags.list("feature-gates").iter().try_for_each(|gate| check_gate(gate))?;
+        flags.list("runtime-config").iter().try_for_each(|config| check_version(config))?;
         Ok(flags)
     }
 
@@ -97,10 +92,18 @@ impl Flags {
         if !idle.is_empty() {
             tracing::warn!(flags = idle.join(","), "these flags of kube-apiserver have no effect here");
         }
-        let gates: BTreeSet<String> =
-            self.list("feature-gates").into_iter().filter(|gate| is_change(gate)).collect();
+        let changes = |name, is_change: fn(&str) -> bool| {
+            let given: BTreeSet<String> =
+                self.list(name).into_iter().filter(|text| is_change(text)).collect();
+            given.into_iter().collect::<Vec<_>>().join(",")
+        };
+        let gates = changes("feature-gates", is_gate_change);
         if !gates.is_empty() {
-            tracing::warn!(?gates, "these feature gates have no effect here");
+            tracing::warn!(gates, "these feature gates have no effect here");
+        }
+        let versions = changes("runtime-config", is_version_change);
+        if !versions.is_empty() {
+            tracing::warn!(versions, "--runtime-config has no effect here on these");
         }
     }
 
@@ -122,7 +125,8 @@ impl Flags {
     }
 
     pub(super) fn switch(&self, name: &str) -> anyhow::Result<Option<bool>> {
-        self.parsed(name)
+        let Some(text) = self.text(name) else { return Ok(None) };
+        Ok(Some(boolean(text).with_context(|| format!("invalid argument {text:?} for --{name}"))?))
     }
 
     pub(super) fn number(&self, name: &str) -> anyhow::Result<Option<u64>> {
@@ -141,13 +145,94 @@ impl Flags {
     }
 }
 
+/// A feature gate of the table.
+struct Gate {
+    default: bool,
+    /// Whether it can be set to nothing else.
+    is_locked: bool,
+}
+
+impl Gate {
+    fn find(name: &str) -> Option<Gate> {
+        let facts = entries("gate").find_map(|known| known.strip_prefix(name)?.strip_prefix(' '))?;
+        let mut words = facts.split(' ').skip(1);
+        let default = words.next() == Some("true");
+        Some(Gate { default, is_locked: words.next() == Some("locked") })
+    }
+}
+
+/// A name and its value, without the component that it may begin with.
+fn gate_of(text: &str) -> (&str, Option<&str>) {
+    let text = text.strip_prefix("kube:").unwrap_or(text);
+    text.split_once('=').map_or((text, None), |(name, value)| (name.trim(), Some(value.trim())))
+}
+
+fn check_gate(text: &str) -> anyhow::Result<()> {
+    let (name, value) = gate_of(text);
+    let value = value.with_context(|| format!("--feature-gates: missing bool value for {name}"))?;
+    let value =
+        boolean(value).with_context(|| format!("--feature-gates: invalid value of {name}={value}"))?;
+    let gate =
+        Gate::find(name).with_context(|| format!("--feature-gates: unrecognized feature gate: {name}"))?;
+    if gate.is_locked && gate.default != value {
+        let default = gate.default;
+        bail!("--feature-gates: cannot set feature gate {name} to {value}, feature is locked to {default}");
+    }
+    Ok(())
+}
+
 /// Whether a gate is set to something else than its default.
-fn is_change(gate: &str) -> bool {
-    let gate = gate.strip_prefix("kube:").unwrap_or(gate);
-    let Some((name, value)) = gate.split_once('=') else { return false };
-    let default =
-        entries("gate").find_map(|known| known.strip_prefix(name)?.strip_prefix(' ')?.split(' ').nth(1));
-    default.is_none_or(|default| default != value)
+fn is_gate_change(text: &str) -> bool {
+    let (name, value) = gate_of(text);
+    Gate::find(name).is_none_or(|gate| value.and_then(boolean) != Some(gate.default))
+}
+
+/// `--runtime-config`: `api/all`, `api/ga`, `api/beta`, `api/alpha`, GROUP/VERSION or GROUP/VERSION/RESOURCE.
+fn check_version(text: &str) -> anyhow::Result<()> {
+    let (key, value) = text.split_once('=').unwrap_or((text, ""));
+    if boolean(value).is_none() && !(value.is_empty() && !key.starts_with("api/")) {
+        bail!("--runtime-config: invalid value {key}={value}");
+    }
+    if matches!(key, "api/all" | "api/ga" | "api/beta" | "api/alpha" | "api/legacy" | "api/v1" | "v1") {
+        return Ok(());
+    }
+    let (group, rest) =
+        key.split_once('/').with_context(|| format!("--runtime-config: invalid key {key}"))?;
+    let versions =
+        || entries("version").filter_map(|known| known.split_once('/')).filter(|known| known.0 == group);
+    if versions().next().is_none() {
+        bail!("--runtime-config: unknown api groups {key}");
+    }
+    let version = rest.split('/').next().unwrap_or(rest);
+    if !versions().any(|(_, known)| known.split(' ').next() == Some(version)) {
+        bail!("--runtime-config: group version {group}/{version} that has not been registered");
+    }
+    Ok(())
+}
+
+/// Whether something is switched to what it is not here.
+fn is_version_change(text: &str) -> bool {
+    let (key, value) = text.split_once('=').unwrap_or((text, ""));
+    let wanted = boolean(value) != Some(false);
+    match key {
+        "api/ga" | "api/legacy" => !wanted,
+        "api/all" | "api/beta" | "api/alpha" => true,
+        _ => {
+            let version =
+                key.splitn(3, '/').filter(|word| *word != "api").take(2).collect::<Vec<_>>().join("/");
+            let known = entries("version").find_map(|known| known.strip_prefix(&version)?.strip_prefix(' '));
+            known != Some(if wanted { "on" } else { "off" })
+        }
+    }
+}
+
+/// As Go reads it.
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
 }
 
 /// What is behind a word of the table.
@@ -158,6 +243,17 @@ fn entries(word: &'static str) -> impl Iterator<Item = &'static str> {
 fn flag_names() -> impl Iterator<Item = &'static str> {
     let names = entries("flag").filter_map(|flag| flag.split(' ').next());
     names.filter(|name| !matches!(*name, "help" | "version"))
+}
+
+/// What is wrong with the arguments, in the words of kube-apiserver where it is a flag that it does not have.
+pub(crate) fn unusable(error: &clap::Error) -> String {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) if flag.starts_with('-') => {
+            format!("unknown flag: {flag}")
+        }
+        _ => error.to_string().trim_end().trim_start_matches("error: ").to_owned(),
+    }
 }
 
 fn command() -> Command {
@@ -237,12 +333,38 @@ mod tests {
             (&["--insecure-port=0"][..], "--insecure-port"),
             (&["--feature-gates=NoSuchGate=true"], "unrecognized feature gate: NoSuchGate"),
             (&["--feature-gates=AllAlpha"], "missing bool value"),
+            (&["--feature-gates=WatchList=maybe"], "invalid value of WatchList=maybe"),
+            (&["--runtime-config=example.com/v1=true"], "unknown api groups example.com/v1"),
+            (&["--runtime-config=apps/v9=true"], "group version apps/v9 that has not been registered"),
+            (&["--runtime-config=apps=true"], "invalid key apps"),
+            (&["--runtime-config=api/all=maybe"], "invalid value api/all=maybe"),
+            (&["--runtime-config=api/all"], "invalid value api/all="),
             (&["--enable-admission-plugins=Nothing"], "\"Nothing\" is unknown"),
         ] {
             let error = flags(arguments).err().unwrap().to_string();
             assert!(error.contains(words), "{error}");
         }
         flags(&["--feature-gates=AllAlpha=false,kube:AtomicFIFO=true"]).unwrap();
+        flags(&["--runtime-config=api/all=true,v1=true,apps/v1/deployments=false,resource.k8s.io/v1beta1"])
+            .unwrap();
+    }
+
+    #[test]
+    fn a_gate_that_cannot_be_changed_keeps_its_value() {
+        let locked = entries("gate").find(|gate| gate.ends_with("true locked")).unwrap();
+        let name = locked.split(' ').next().unwrap();
+        flags(&[&format!("--feature-gates={name}=true")]).unwrap();
+        let error = flags(&[&format!("--feature-gates={name}=false")]).err().unwrap().to_string();
+        assert!(error.contains("feature is locked to true"), "{error}");
+    }
+
+    #[test]
+    fn only_what_differs_from_here_is_a_change() {
+        let gates = ["WatchList=true", "WatchList=false", "AllAlpha=true", "kube:AllAlpha=false"];
+        assert_eq!(gates.map(is_gate_change), [false, true, true, false]);
+        let versions =
+            ["api/all=true", "api/ga=true", "apps/v1=true", "v1=false", "resource.k8s.io/v1beta1=true"];
+        assert_eq!(versions.map(is_version_change), [true, false, false, true, true]);
     }
 
     #[test]

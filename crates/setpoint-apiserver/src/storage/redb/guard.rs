@@ -96,3 +96,55 @@ impl<B: StorageBackend> StorageBackend for Guarded<B> {
         self.backend.query_lock_range(start, end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use ::redb::backends::InMemoryBackend;
+
+    use super::*;
+
+    /// Counts the syncs that reach it.
+    #[derive(Debug, Default)]
+    struct Counting {
+        memory: InMemoryBackend,
+        syncs: Arc<AtomicUsize>,
+    }
+
+    impl StorageBackend for Counting {
+        fn len(&self) -> io::Result<u64> {
+            self.memory.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.memory.read(offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.memory.set_len(len)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.syncs.fetch_add(1, Ordering::Relaxed);
+            self.memory.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.memory.write(offset, data)
+        }
+    }
+
+    #[test]
+    fn an_unsynced_store_asks_for_no_sync() {
+        for (durability, is_synced) in [(Durability::Synced, true), (Durability::Unsynced, false)] {
+            let backend = Counting::default();
+            let syncs = Arc::clone(&backend.syncs);
+            let guarded = Guarded::new(backend, &Latch::default(), durability);
+            let database = ::redb::Builder::new().create_with_backend(guarded).unwrap();
+            database.begin_write().unwrap().commit().unwrap();
+            drop(database);
+            assert_eq!(syncs.load(Ordering::Relaxed) > 0, is_synced, "{durability:?}");
+        }
+    }
+}
