@@ -97,6 +97,35 @@ struct Credentials {
     admin: Identity,
 }
 
+/// Where certificates come from.
+enum Pki {
+    New(CertificateAuthority),
+    Kept(pki::Folder),
+}
+
+impl Pki {
+    fn authority(&self) -> &CertificateAuthority {
+        match self {
+            Pki::New(authority) => authority,
+            Pki::Kept(folder) => folder.authority(),
+        }
+    }
+
+    /// The authority, and the certificates of the server and of an administrator.
+    fn credentials(self, names: Vec<String>) -> anyhow::Result<Credentials> {
+        let user = User::admin();
+        let (server, admin) = match &self {
+            Pki::New(authority) => (authority.issue_server(names)?, authority.issue_client(&user)?),
+            Pki::Kept(folder) => (folder.server(names)?, folder.client("admin", &user)?),
+        };
+        let authority = match self {
+            Pki::New(authority) => authority,
+            Pki::Kept(folder) => folder.into_authority(),
+        };
+        Ok(Credentials { authority, server, admin })
+    }
+}
+
 impl Up {
     /// Runs the server until a signal stops it.
     pub(crate) fn run(self, env: &Env, started: Instant) -> anyhow::Result<()> {
@@ -122,7 +151,8 @@ impl Up {
         let mut signals = Signals::new().context("cannot listen to signals")?;
         let listener = listen.bind().await?;
         let address = listener.local_addr()?;
-        let server = self.server(env, &controllers).await?;
+        let pki = self.pki(env)?;
+        let server = self.server(env, &controllers, pki.authority()).await?;
         // Only now, so that a second server that finds its port or its folder in use leaves the file of the
         // first alone.
         let path = self.kubeconfig_path();
@@ -130,7 +160,7 @@ impl Up {
 
         let url = listen::url_of(address);
         let Credentials { authority, server: identity, admin } =
-            self.credentials(env, listen.server_names(address))?;
+            pki.credentials(listen.server_names(address))?;
         let tls = authority.server_config(&identity)?;
         let kubeconfig = Kubeconfig::new(&url, &authority, &admin);
         let serving = Serving::start(env, &server, listener, tls);
@@ -147,8 +177,14 @@ impl Up {
         removed.map(drop)
     }
 
-    async fn server(&self, env: &Env, controllers: &Controllers) -> anyhow::Result<ApiServer> {
-        let mut builder = ApiServer::builder().env(env.clone());
+    async fn server(
+        &self,
+        env: &Env,
+        controllers: &Controllers,
+        authority: &CertificateAuthority,
+    ) -> anyhow::Result<ApiServer> {
+        let authorities = vec![authority.certificate_der().clone()];
+        let mut builder = ApiServer::builder().env(env.clone()).client_authorities(authorities);
         if !self.no_controllers {
             // Pods need accounts only where a controller makes them.
             let has_accounts = controllers.contains(ACCOUNTS);
@@ -169,22 +205,15 @@ impl Up {
             return Ok(builder.build());
         }
         let opened = builder.open(&self.data).await;
-        opened.map_err(|error| {
-            anyhow!("{:#}; or choose another folder with --data DIR", anyhow::Error::new(error))
-        })
+        opened.map_err(|error| with_other_folder(error.into()))
     }
 
-    /// The authority, and the certificates of the server and of an administrator.
-    fn credentials(&self, env: &Env, names: Vec<String>) -> anyhow::Result<Credentials> {
-        let user = User::admin();
+    fn pki(&self, env: &Env) -> anyhow::Result<Pki> {
         if self.memory {
-            let authority = CertificateAuthority::generate(env)?;
-            let (server, admin) = (authority.issue_server(names)?, authority.issue_client(&user)?);
-            return Ok(Credentials { authority, server, admin });
+            return Ok(Pki::New(CertificateAuthority::generate(env)?));
         }
-        let folder = pki::Folder::open(env, &self.data.join("pki"))?;
-        let (server, admin) = (folder.server(names)?, folder.client("admin", &user)?);
-        Ok(Credentials { authority: folder.into_authority(), server, admin })
+        let opened = pki::Folder::open(env, &self.data.join("pki"));
+        Ok(Pki::Kept(opened.map_err(|error| with_other_folder(error.into()))?))
     }
 
     fn kubeconfig_path(&self) -> PathBuf {
@@ -214,6 +243,10 @@ impl Up {
         // The server is of use also when nobody reads this.
         let _ = std::io::stdout().write_all(text.as_bytes());
     }
+}
+
+fn with_other_folder(error: anyhow::Error) -> anyhow::Error {
+    anyhow!("{error:#}; or choose another folder with --data DIR")
 }
 
 fn with_advice(error: kubeconfig::Error) -> anyhow::Error {

@@ -260,17 +260,20 @@ impl Taker<'_> {
         if !needs_cluster_ip(spec) || is_headless(spec) {
             return Ok(());
         }
-        let owned = old.map(|old| &old["spec"]).filter(|old| needs_cluster_ip(old) && !is_headless(old));
-        let owned: Vec<Value> = owned.map(|old| items(&old["clusterIPs"]).to_vec()).unwrap_or_default();
+        let old = old.map(|old| &old["spec"]).filter(|old| needs_cluster_ip(old));
+        if old.is_some_and(is_headless) {
+            // It stays so, as validation sees to.
+            return Ok(());
+        }
+        let owned = old.map_or(0, |old| items(&old["clusterIPs"]).len());
         let wanted = items(&spec["clusterIPs"]).to_vec();
         let mut ips: Vec<Value> = Vec::new();
         for (index, family) in items(&spec["ipFamilies"]).to_vec().iter().enumerate() {
             let family = family.as_str().unwrap_or_default();
             match wanted.get(index) {
-                Some(ip) if owned.contains(ip) => {}
+                // A service keeps what it has, even if it is of no range any more; validation says so.
+                _ if index < owned => {}
                 Some(ip) => self.wanted_ip(service, family, ip.as_str().unwrap_or_default()).await?,
-                // A service keeps the address that it has, even if it is of no range any more.
-                None if index == 0 && !owned.is_empty() => {}
                 None => {
                     ips.push(self.free_ip(service, family).await?.into());
                     continue;
@@ -300,8 +303,8 @@ impl Taker<'_> {
     }
 
     async fn free_ip(&mut self, service: &Value, family: &str) -> Result<String> {
-        if let Some(range) = self.core.service_ranges.of(family) {
-            let core = self.core;
+        let core = self.core;
+        if let Some(range) = core.service_ranges.of(family) {
             let chosen = (0..TRIES).map(|_| range.choose(|most| core.env.random_range(0..=most)));
             for ip in chosen.chain(range.all()) {
                 let ip = ip.to_string();
