@@ -206,7 +206,7 @@ impl Trust {
                 data.insert(format!("requestheader-{name}"), json!(values).to_string().into());
             }
         }
-        (!data.is_empty()).then(|| Value::Object(data))
+        (!data.is_empty()).then_some(Value::Object(data))
     }
 }
 

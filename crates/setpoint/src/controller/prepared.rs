@@ -92,8 +92,8 @@ impl Prepared {
 
     /// Waits until every cache is at least as new as what the server has now.
     async fn catch_up(&self, client: &Client) {
-        let has_begun = |cache: &&Box<dyn Cache>| is_kept(Promise::CacheSync) || cache.sync_state().is_ok();
-        let caches = self.work.caches.iter().filter(has_begun);
+        let has_begun = |cache: &dyn Cache| is_kept(Promise::CacheSync) || cache.sync_state().is_ok();
+        let caches = self.work.caches.iter().filter(|cache| has_begun(&***cache));
         let all = join_all(caches.map(|cache| live::catch_up(&**cache, client)));
         let mut all = std::pin::pin!(all);
         while tokio::time::timeout(self.work.catch_up_limit.max(SECOND), &mut all).await.is_err() {
