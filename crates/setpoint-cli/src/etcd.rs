@@ -155,7 +155,7 @@ fn text<'a>(flags: &'a ArgMatches, name: &str) -> Option<&'a str> {
 
 fn command() -> Command {
     let mut command = Command::new("etcd")
-        .version(concat!(env!("CARGO_PKG_VERSION"), " of setpoint, as etcd 3.7.3"))
+        .version(concat!("Version: 3.7.3 (setpoint ", env!("CARGO_PKG_VERSION"), ")"))
         .about("setpoint as etcd: tells the kube-apiserver beside it where to keep its objects")
         .max_term_width(100);
     for line in TABLE.lines() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use setpoint_apiserver::audit::{AuditLog, Policy};
 use setpoint_apiserver::pki::{self, CertificateAuthority, Identity, Pem};
 use setpoint_apiserver::{ApiServer, Authorization, PublicKey, ServiceAccountTokens, SigningKey, TokenFile};
@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 
 use self::flags::Flags;
 pub(crate) use self::flags::unusable;
+use crate::cluster::MOST_NODES;
 use crate::etcd::{self, Store};
 use crate::parent::Parent;
 use crate::serving::{Serving, StoreFailed, workers};
@@ -113,13 +114,20 @@ impl Beside {
         const CONTROLLERS: &str = "SETPOINT_CONTROLLERS";
         const NODES: &str = "SETPOINT_NODES";
         let given = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
-        let Some(list) = given(CONTROLLERS) else { return Ok(None) };
-        let controllers = Controllers::parse(&list).with_context(|| format!("{CONTROLLERS}={list}"))?;
-        let nodes = match given(NODES) {
+        let (list, nodes) = (given(CONTROLLERS), given(NODES));
+        if list.is_none() && nodes.is_none() {
+            return Ok(None);
+        }
+        let controllers = match list {
+            Some(list) => Controllers::parse(&list).with_context(|| format!("{CONTROLLERS}={list}"))?,
+            None => Controllers::none(),
+        };
+        let nodes = match nodes {
             Some(text) => text.parse().with_context(|| format!("{NODES}={text}: not a number"))?,
             // Pods that are scheduled need a place.
             None => usize::from(controllers.contains("scheduler")),
         };
+        ensure!(nodes <= MOST_NODES, "{NODES}={nodes}: {MOST_NODES} at most");
         Ok(Some(Beside { controllers, nodes }))
     }
 }

@@ -258,7 +258,9 @@ pub(crate) fn unusable(error: &clap::Error) -> String {
 
 fn command() -> Command {
     let mut command = Command::new("kube-apiserver")
-        .version(concat!(env!("CARGO_PKG_VERSION"), " of setpoint, as Kubernetes v1.37.1"))
+        // As scripts read it: `Kubernetes v1.37.1`.
+        .display_name("Kubernetes")
+        .version(concat!("v1.37.1 (setpoint ", env!("CARGO_PKG_VERSION"), ")"))
         .about("setpoint as kube-apiserver: an API server for test environments")
         .long_about(
             "setpoint as kube-apiserver: an API server for test environments.\n\nIt takes the flags of kube-apiserver. \

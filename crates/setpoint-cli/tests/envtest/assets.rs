@@ -38,9 +38,9 @@ fn it_prints_a_folder_with_the_binaries_and_nothing_else() {
         );
         let folder = text(&output.stdout).strip_suffix('\n').unwrap();
         assert!(Path::new(folder).starts_with(cache.path()) && output.stderr.is_empty(), "{output:?}");
-        for name in ["kube-apiserver", "etcd"] {
-            let version = succeed(Command::new(Path::new(folder).join(name)).arg("--version"));
-            assert!(text(&version.stdout).starts_with(name), "{version:?}");
+        for (name, version) in [("kube-apiserver", "Kubernetes v1.37."), ("etcd", "etcd Version: 3.")] {
+            let output = succeed(Command::new(Path::new(folder).join(name)).arg("--version"));
+            assert!(text(&output.stdout).starts_with(version), "{output:?}");
         }
         let kubectl = succeed(&mut Command::new(Path::new(folder).join("kubectl")));
         assert_eq!(text(&kubectl.stdout), "kubectl\n");
