@@ -39,6 +39,7 @@ pub(crate) struct Store {
 }
 
 /// Runs it with the arguments of the process.
+#[expect(clippy::print_stderr, reason = "whoever started it reads why it ended")]
 pub(crate) fn main(env: &Env) -> ExitCode {
     match run(env) {
         Ok(()) => ExitCode::SUCCESS,

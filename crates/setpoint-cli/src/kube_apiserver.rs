@@ -26,6 +26,7 @@ use crate::signals::Signals;
 use crate::{logging, open_files};
 
 /// Runs it with the arguments of the process.
+#[expect(clippy::print_stderr, reason = "whoever started it reads why it ended")]
 pub(crate) fn main(env: &Env) -> ExitCode {
     match run(env) {
         Ok(()) => ExitCode::SUCCESS,

@@ -190,7 +190,7 @@ fn is_gate_change(text: &str) -> bool {
 /// `--runtime-config`: `api/all`, `api/ga`, `api/beta`, `api/alpha`, GROUP/VERSION or GROUP/VERSION/RESOURCE.
 fn check_version(text: &str) -> anyhow::Result<()> {
     let (key, value) = text.split_once('=').unwrap_or((text, ""));
-    if boolean(value).is_none() && !(value.is_empty() && !key.starts_with("api/")) {
+    if boolean(value).is_none() && (!value.is_empty() || key.starts_with("api/")) {
         bail!("--runtime-config: invalid value {key}={value}");
     }
     if matches!(key, "api/all" | "api/ga" | "api/beta" | "api/alpha" | "api/legacy" | "api/v1" | "v1") {
