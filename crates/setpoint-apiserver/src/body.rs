@@ -7,9 +7,9 @@ mod yaml;
 
 use std::fmt;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::Body;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde_json::{Map, Value};
 use setpoint_kinds::protobuf;
 
@@ -28,20 +28,60 @@ const MAX_DUPLICATES: usize = 100;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Reads the whole body. One that announces more than `limit` bytes is refused before any is read. A
-/// `Content-Encoding` means nothing here: kube-apiserver does not take compressed bodies either.
-pub(crate) async fn read<B>(body: B, limit: usize) -> Result<Bytes>
+/// Reads the whole body. One that announces more than `limit` bytes is refused before any is read; `grown` hears the size
+/// after each part, and may refuse the rest. A `Content-Encoding` means nothing here: kube-apiserver does not take
+/// compressed bodies either.
+pub(crate) async fn read<B>(
+    body: B,
+    limit: usize,
+    mut grown: impl FnMut(usize) -> Result<()>,
+) -> std::result::Result<Bytes, Unread>
 where
-    B: Body,
+    B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
     if body.size_hint().lower() > limit as u64 {
-        return Err(Status::too_large(limit));
+        return Err(Unread::TooLarge(limit));
     }
-    match Limited::new(body, limit).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(limit)),
-        Err(error) => Err(Status::bad_request(format!("error reading the request body: {error}"))),
+    let mut body = std::pin::pin!(body);
+    let mut only = Bytes::new();
+    // Parts are joined as they come: thousands of tiny ones would take far more than their bytes.
+    let mut joined = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Unread::Broken(error.into()))?;
+        let Ok(part) = frame.into_data() else { continue };
+        let size = only.len() + joined.len() + part.len();
+        if size > limit {
+            return Err(Unread::TooLarge(limit));
+        }
+        grown(size).map_err(Unread::Refused)?;
+        if size == part.len() {
+            only = part;
+        } else {
+            joined.extend_from_slice(&std::mem::take(&mut only));
+            joined.extend_from_slice(&part);
+        }
+    }
+    Ok(if joined.is_empty() { only } else { joined.freeze() })
+}
+
+/// Why a body was not read to its end.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// It has more bytes than this.
+    TooLarge(usize),
+    Broken(BoxError),
+    /// There is no room for it.
+    Refused(Status),
+}
+
+impl From<Unread> for Status {
+    fn from(unread: Unread) -> Status {
+        match unread {
+            Unread::TooLarge(limit) => Status::too_large(limit),
+            Unread::Broken(error) => Status::bad_request(format!("error reading the request body: {error}")),
+            Unread::Refused(status) => status,
+        }
     }
 }
 
@@ -197,11 +237,23 @@ fn summary(body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use futures::StreamExt as _;
     use http_body_util::{Full, StreamBody};
     use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+
+    async fn read<B: Body<Data = Bytes, Error: Into<BoxError>>>(body: B, limit: usize) -> Result<Bytes> {
+        Ok(super::read(body, limit, |_| Ok(())).await?)
+    }
+
+    fn chunked(parts: impl IntoIterator<Item = Bytes>) -> impl Body<Data = Bytes, Error = BoxError> {
+        let frames: Vec<_> = parts.into_iter().map(|part| Ok(http_body::Frame::data(part))).collect();
+        StreamBody::new(futures::stream::iter(frames))
+    }
 
     #[tokio::test]
     async fn bodies_are_read_up_to_the_limit() {
@@ -211,10 +263,36 @@ mod tests {
             (refused.code.as_u16(), refused.message.as_str()),
             (413, "Request entity too large: limit is 4")
         );
-        let frames = |n| (0..n).map(|_| Ok::<_, BoxError>(http_body::Frame::data(Bytes::from("12"))));
-        let chunked = |n| StreamBody::new(futures::stream::iter(frames(n)));
-        assert_eq!(read(chunked(2), 4).await.unwrap(), "1212");
-        assert_eq!(read(chunked(3), 4).await.unwrap_err().code, 413);
+        let parts = |n| (0..n).map(|_| Bytes::from("12"));
+        assert_eq!(read(chunked(parts(2)), 4).await.unwrap(), "1212");
+        assert_eq!(read(chunked(parts(3)), 4).await.unwrap_err().code, 413);
+    }
+
+    #[tokio::test]
+    async fn what_grows_beyond_its_room_is_refused() {
+        let parts = (0..3).map(|_| Bytes::from("12"));
+        let grown = |size| if size > 4 { Err(Status::too_many_requests("no room", 1)) } else { Ok(()) };
+        assert_eq!(Status::from(super::read(chunked(parts), 100, grown).await.unwrap_err()).code, 429);
+    }
+
+    #[tokio::test]
+    async fn tiny_parts_are_not_kept() {
+        struct Part(Arc<()>);
+        impl AsRef<[u8]> for Part {
+            fn as_ref(&self) -> &[u8] {
+                b"1"
+            }
+        }
+        let kept = Arc::new(());
+        let part = || Ok::<_, BoxError>(http_body::Frame::data(Bytes::from_owner(Part(Arc::clone(&kept)))));
+        let parts = futures::stream::iter(0..1000).map(|_| part());
+        let mut most = 0;
+        let count = |_| {
+            most = most.max(Arc::strong_count(&kept));
+            Ok(())
+        };
+        assert_eq!(super::read(StreamBody::new(parts), 1000, count).await.unwrap().len(), 1000);
+        assert!(most <= 3, "{most} parts at the same time");
     }
 
     #[test]

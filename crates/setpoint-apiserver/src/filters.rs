@@ -18,7 +18,7 @@ use crate::body::{self, MAX_BODY};
 use crate::contention::Deadline;
 use crate::definitions;
 use crate::dispatch;
-use crate::limits::Place;
+use crate::limits::{Place, SMALL_BODY};
 use crate::metadata::names;
 use crate::metrics::Started;
 use crate::negotiate::{self, Subject};
@@ -360,9 +360,16 @@ async fn resource_request(
 
 /// The body of a write. As long as it lives it has its room among all bodies.
 async fn read_body(core: &Core, place: &Place, body: RequestBody) -> Result<Bytes> {
-    let announced = body.size_hint().upper().and_then(|size| usize::try_from(size).ok());
-    let room = core.limits.body(place, announced.unwrap_or(MAX_BODY).min(MAX_BODY))?;
-    let bytes = body::read(body, MAX_BODY).await?;
+    let announced = body.size_hint().exact().and_then(|size| usize::try_from(size).ok());
+    let mut room = core.limits.body(place, announced.unwrap_or(0).min(MAX_BODY))?;
+    let bytes = body::read(body, MAX_BODY, |size| {
+        // Whoever does not say how long it will be needs room once it is not small.
+        if announced.is_none() && room.is_none() && size > SMALL_BODY {
+            room = core.limits.body(place, MAX_BODY)?;
+        }
+        Ok(())
+    })
+    .await?;
     let Some(mut room) = room else { return Ok(bytes) };
     room.shrink(bytes.len());
     Ok(Bytes::from_owner(Roomed { bytes, _room: room }))

@@ -21,7 +21,7 @@ const REQUESTS: usize = 600;
 /// webhooks.
 const BODIES: usize = 64 * 1024 * 1024;
 /// A body of so many bytes is small: the number of requests bounds those.
-const SMALL_BODY: usize = 64 * 1024;
+pub(crate) const SMALL_BODY: usize = 64 * 1024;
 /// Watches at the same time.
 const WATCHES: usize = 20_000;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -21,7 +21,7 @@ use tower::Service;
 use super::CallError;
 use super::target::Target;
 use super::trust;
-use crate::body::{self, Undecoded};
+use crate::body::{self, Undecoded, Unread};
 use crate::bounds::{MAX_NODES, Meter};
 
 /// How many different targets are remembered; more are possible, they connect anew.
@@ -63,8 +63,13 @@ impl Clients {
         let client = self.client(addresses, ca_bundle).map_err(CallError::Unreachable)?;
         let response = client.request(request).await.map_err(|error| failed(chain(&error)))?;
         let code = response.status();
-        let body = Limited::new(response.into_body(), MOST_BYTES).collect().await;
-        let body = body.map_err(|error| CallError::Unusable(error.to_string()))?.to_bytes();
+        let body = body::read(response.into_body(), MOST_BYTES, |_| Ok(())).await.map_err(|unread| {
+            CallError::Unusable(match unread {
+                Unread::TooLarge(limit) => format!("it has more than {limit} bytes"),
+                Unread::Broken(error) => error.to_string(),
+                Unread::Refused(status) => status.message,
+            })
+        })?;
         if code != StatusCode::OK {
             let text = String::from_utf8_lossy(&body);
             let text = text.trim().chars().take(MOST_TEXT).collect();

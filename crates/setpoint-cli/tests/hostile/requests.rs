@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 pub(crate) const NAMESPACE: &str = "hostile";
 
 /// How many kinds of requests there are.
-pub(crate) const KINDS: usize = 57;
+pub(crate) const KINDS: usize = 58;
 
 /// The `n`th request of somebody with this token, as the bytes of the wire.
 pub(crate) fn request(n: usize, token: &str) -> Vec<u8> {
@@ -103,6 +103,7 @@ pub(crate) fn request(n: usize, token: &str) -> Vec<u8> {
         53 => send("POST", &own, "application/yaml", format!("metadata: {{name: y}}\nx: &x {}\ndata: [{}]\n", "x".repeat(100_000), "*x,".repeat(9_000)).as_bytes()),
         54 => get(&format!("{own}?limit=1&labelSelector=matches%3Dnothing")),
         55 => json(&format!("{{\"metadata\":{{\"name\":\"l\"}},\"x\":[{}0]}}", "{\"\":0},".repeat(300_000))),
+        56 => [head("POST", &own, "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n").as_bytes(), &b"1\r\n \r\n".repeat(2_000_000), b"0\r\n\r\n"].concat(),
         _ => head("GET", &own, "Accept: application/vnd.nonsense;as=Table;v=9;g=x\r\nAccept-Encoding: bomb\r\n").into_bytes(),
     }
 }

@@ -106,10 +106,16 @@ async fn answer(handlers: &Handlers, request: Request<Incoming>) -> Response<Ful
         return text(StatusCode::METHOD_NOT_ALLOWED, "reviews are sent with POST\n");
     }
     let path = request.uri().path().to_owned();
-    let Ok(body) = Limited::new(request.into_body(), MOST_BYTES).collect().await else {
-        return text(StatusCode::PAYLOAD_TOO_LARGE, "the review is too large, or was cut off\n");
-    };
-    let review = match serde_json::from_slice(&body.to_bytes()) {
+    let mut body = Limited::new(request.into_body(), MOST_BYTES);
+    // Parts are joined as they come: thousands of tiny ones would take far more than their bytes.
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else {
+            return text(StatusCode::PAYLOAD_TOO_LARGE, "the review is too large, or was cut off\n");
+        };
+        bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+    }
+    let review = match serde_json::from_slice(&bytes) {
         Ok(review) => review,
         Err(error) => return text(StatusCode::BAD_REQUEST, format!("the body is not JSON: {error}\n")),
     };
