@@ -192,7 +192,8 @@ async fn prepare(
         |path: &ResourcePath| path.subresource.as_deref() == Some("log") && query.flag("follow");
     let is_watch = matches!(&route, Route::Resource(path) if path.is_watch(&query) || is_followed(path));
     let is_backup = matches!(&route, Route::Server(segments) if store::is_backup(segments));
-    let work = async {
+    // In a box: what is around it would move its state at every step.
+    let work = Box::pin(async {
         let acting = impersonate::apply(core, Arc::clone(&user), &attributes, &parts.headers).await?;
         let decision = authorize::decide(core, &acting, &attributes).await?;
         if let Some(pending) = pending {
@@ -225,11 +226,10 @@ async fn prepare(
                 if request.verb.is_write() {
                     return Ok(Step::Write(request));
                 }
-                // In a box: what is around it would move the state of every handler.
                 Ok(Step::Answered(Box::pin(dispatch::resource(core, &request)).await?))
             }
         }
-    };
+    });
     let response = match within(deadline, &place, work).await? {
         Step::Write(request) => return Ok(Prepared::Write(Write { request, place, deadline })),
         Step::Answered(response) => response,
@@ -263,7 +263,7 @@ impl Write {
             let outcome = Box::pin(dispatch::resource(core, &request)).await;
             // Also after an error: it may have come after the commit. What is cut off here is done by `rbac::upkeep`.
             if is_cluster_role(&request)
-                && let Err(error) = rbac::gather(core).await
+                && let Err(error) = Box::pin(rbac::gather(core)).await
             {
                 tracing::warn!(%error, "aggregated cluster roles are not up to date yet");
             }
