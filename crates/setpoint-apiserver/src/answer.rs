@@ -59,8 +59,7 @@ impl Answer {
                 respond(self.code, representation.media.text_type(), body)
             }
         };
-        add_warnings(&mut response, &self.warnings);
-        add_warnings(&mut response, &request.take_warnings());
+        add_warnings(&mut response, &[self.warnings, request.take_warnings()].concat());
         Ok(response)
     }
 }

@@ -130,9 +130,7 @@ fn document(group: &str, version: &str) -> String {
 fn built_in_document(group: &str, version: &str) -> Value {
     let mut schemas = schema::Schemas::new(descriptions::Descriptions::of(group, version));
     let mut paths = paths::Paths { schemas: &mut schemas, paths: Map::new() };
-    for name in ["meta.v1.DeleteOptions", "meta.v1.Status"] {
-        paths.schemas.add(table().type_named(name).expect("the table has it"));
-    }
+    schema::add_answers(paths.schemas);
     for resource in table().resources_of(group, version) {
         paths.schemas.add_kind(resource);
         paths.add(resource);
@@ -187,6 +185,24 @@ mod tests {
             quantity["additionalProperties"]["$ref"],
             "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity"
         );
+    }
+
+    #[test]
+    fn schemas_of_subresources_and_of_failures_say_which_kind_they_are() {
+        for (group, version, name, expected) in [
+            ("apps", "v1", "autoscaling.v1.Scale", ["autoscaling", "v1", "Scale"]),
+            ("", "v1", "policy.v1.Eviction", ["policy", "v1", "Eviction"]),
+            ("", "v1", "authentication.v1.TokenRequest", ["authentication.k8s.io", "v1", "TokenRequest"]),
+            ("", "v1", "core.v1.Pod", ["", "v1", "Pod"]),
+        ] {
+            let document = read(group, version);
+            let schemas = &document["components"]["schemas"];
+            let kind = &schemas[format!("io.k8s.api.{name}")]["x-kubernetes-group-version-kind"];
+            let [group, version, name] = expected;
+            assert_eq!(*kind, json!([{"group": group, "version": version, "kind": name}]));
+            let status = &schemas["io.k8s.apimachinery.pkg.apis.meta.v1.Status"];
+            assert_eq!(status["x-kubernetes-group-version-kind"][0]["kind"], "Status");
+        }
     }
 
     #[test]

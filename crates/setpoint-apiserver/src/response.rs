@@ -1,5 +1,6 @@
 //! What goes back to the client.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -171,13 +172,54 @@ pub(crate) fn respond_status(status: &Status, in_protobuf: bool) -> Response<Bod
     response
 }
 
-/// Adds `Warning: 299 - "…"` headers, which kubectl prints. What does not fit into 10 of them is left out.
+/// How many characters all warnings of an answer have together, and each of them if that is not enough.
+const MAX_WARNINGS: usize = 4096;
+const MAX_WARNING: usize = 256;
+
+/// Adds `Warning: 299 - "…"` headers, which kubectl prints: as much of them as kube-apiserver would.
 pub(crate) fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in warnings.iter().take(10) {
-        let text: String = warning.chars().filter(|c| !c.is_control()).take(256).collect();
+    let length = |text: &str| text.chars().count();
+    let mut seen = BTreeSet::new();
+    let once: Vec<&String> = warnings.iter().filter(|warning| seen.insert(warning.as_str())).collect();
+    let are_long = once.iter().map(|warning| length(warning)).sum::<usize>() > MAX_WARNINGS;
+    let mut written = 0;
+    for warning in once {
+        if written >= MAX_WARNINGS {
+            break;
+        }
+        let most = if are_long { MAX_WARNING } else { MAX_WARNINGS };
+        let text: String = warning.chars().filter(|c| !c.is_control()).take(most).collect();
+        written += length(&text);
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers_mut().append(header::WARNING, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(warnings: &[String]) -> Vec<usize> {
+        let mut response = respond(StatusCode::OK, "text/plain", "");
+        add_warnings(&mut response, warnings);
+        let lengths = response.headers().get_all(header::WARNING).iter().map(HeaderValue::len);
+        lengths.map(|length| length - "299 - \"\"".len()).collect()
+    }
+
+    #[test]
+    fn warnings_are_as_long_as_there_is_room() {
+        let many = |length: usize, count: usize| -> Vec<String> {
+            (0..count).map(|number| format!("{number:0length$}")).collect()
+        };
+        assert_eq!(written(&many(40, 100)), [40; 100]);
+        assert_eq!(written(&many(1000, 4)), [1000; 4]);
+        assert_eq!(
+            written(&many(1000, 100)),
+            [256; 16],
+            "too much in all: each is cut, and some are left out"
+        );
+        assert_eq!(written(&["a".to_owned(), "a".to_owned()]), [1], "each is said once");
     }
 }

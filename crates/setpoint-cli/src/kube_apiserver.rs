@@ -1,6 +1,8 @@
 //! This program under the name `kube-apiserver`: what test environments start.
 
 mod flags;
+mod known;
+mod settings;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -8,16 +10,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use setpoint_apiserver::audit::{AuditLog, Policy};
 use setpoint_apiserver::pki::{self, CertificateAuthority, Identity, Pem};
-use setpoint_apiserver::{ApiServer, Authorization, PublicKey, ServiceAccountTokens, SigningKey, TokenFile};
+use setpoint_apiserver::{ApiServer, Authorization};
 use setpoint_cluster::node::SyntheticLog;
 use setpoint_cluster::{Cluster, Controllers};
 use setpoint_env::Env;
 use tokio::net::TcpListener;
 
-use self::flags::Flags;
-pub(crate) use self::flags::unusable;
+pub(crate) use self::flags::{Flags, unusable};
+pub(crate) use self::settings::{Defaults, Settings};
 use crate::cluster::MOST_NODES;
 use crate::etcd::{self, Store};
 use crate::parent::Parent;
@@ -68,13 +69,10 @@ async fn serve(env: &Env, flags: &Flags, parent: Parent) -> anyhow::Result<()> {
     let beside = Beside::of_environment()?;
 
     let (identity, root_ca) = serving_certificate(env, flags, address)?;
-    let authorities = match flags.text("client-ca-file") {
-        Some(path) => pki::certificates(&read(path)?).with_context(|| path.to_owned())?,
-        None => Vec::new(),
-    };
-    let tls = pki::server_config(env, &identity, &authorities)?;
     // Whatever is wrong with the flags is told before anybody waits.
-    let mut builder = builder(env, flags, address)?;
+    let Settings { mut builder, trusted } =
+        flags.apply(ApiServer::builder().env(env.clone()), defaults(address)?)?;
+    let tls = pki::server_config(env, &identity, &trusted)?;
     let Store { folder, is_synced } = store(flags).await?;
     if !is_synced {
         builder = builder.unsynced();
@@ -133,67 +131,16 @@ impl Beside {
     }
 }
 
-fn builder(env: &Env, flags: &Flags, address: SocketAddr) -> anyhow::Result<setpoint_apiserver::Builder> {
-    let authorization = authorization(flags)?;
-    let is_anonymous_allowed = flags.switch("anonymous-auth")?.unwrap_or(true);
-    if is_anonymous_allowed && authorization == Authorization::AlwaysAllow {
-        tracing::warn!("with the authorization mode AlwaysAllow requests without credentials are refused");
-    }
-    let mut builder = ApiServer::builder()
-        .env(env.clone())
-        .anonymous(is_anonymous_allowed)
-        .authorization(authorization)
-        .service_accounts(flags.has_plugin("ServiceAccount"))
-        .service_account_tokens(tokens(flags, address)?);
-    if let Some(path) = flags.text("token-auth-file") {
-        builder = builder.tokens(TokenFile::read(Path::new(path))?);
-    }
-    if let Some(path) = flags.text("audit-log-path") {
-        let mut log = AuditLog::new(path);
-        if let Some(policy) = flags.text("audit-policy-file") {
-            log = log.policy(Policy::read(Path::new(policy))?);
-        }
-        builder = builder.audit(log).with_context(|| format!("cannot write the audit log {path}"))?;
-    }
-    Ok(builder)
-}
-
-fn authorization(flags: &Flags) -> anyhow::Result<Authorization> {
-    let modes = flags.list("authorization-mode");
-    for mode in &modes {
-        match mode.as_str() {
-            "RBAC" | "AlwaysAllow" | "AlwaysDeny" => {}
-            "Node" | "ABAC" | "Webhook" => {
-                tracing::warn!(mode, "this authorization mode is not there and decides nothing");
-            }
-            _ => bail!("--authorization-mode: {mode:?} is not a valid mode"),
-        }
-    }
-    let has = |mode: &str| modes.iter().any(|given| given == mode);
-    Ok(if has("AlwaysAllow") || modes.is_empty() {
-        Authorization::AlwaysAllow
-    } else if has("RBAC") {
-        Authorization::Rbac
-    } else {
-        Authorization::AlwaysDeny
+/// What kube-apiserver does where nothing is given.
+fn defaults(address: SocketAddr) -> anyhow::Result<Defaults> {
+    Ok(Defaults {
+        authorization: Authorization::AlwaysAllow,
+        is_anonymous_allowed: true,
+        has_accounts: true,
+        ranges: "10.0.0.0/24".parse()?,
+        issuer: Some(format!("https://{address}/")),
+        authorities: Vec::new(),
     })
-}
-
-fn tokens(flags: &Flags, address: SocketAddr) -> anyhow::Result<ServiceAccountTokens> {
-    let mut tokens = ServiceAccountTokens::new().audiences(flags.list("api-audiences"));
-    let issuers = flags.list("service-account-issuer");
-    tokens = if issuers.is_empty() {
-        tokens.issuers([format!("https://{address}/")])
-    } else {
-        tokens.issuers(issuers)
-    };
-    if let Some(path) = flags.text("service-account-signing-key-file") {
-        tokens = tokens.signing_key(SigningKey::from_pem(&read(path)?).with_context(|| path.to_owned())?);
-    }
-    for path in flags.list("service-account-key-file") {
-        tokens = tokens.verifying_keys(PublicKey::all_from_pem(&read(&path)?).context(path)?);
-    }
-    Ok(tokens)
 }
 
 /// The certificate that is shown, and that which clients have to trust for it: from files if there are any, else new ones

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use setpoint_apiserver::audit::{AuditLog, Policy};
 use setpoint_apiserver::kubeconfig::{self, Kubeconfig};
 use setpoint_apiserver::pki::{self, CertificateAuthority, Identity};
-use setpoint_apiserver::{ApiServer, TokenFile, User};
+use setpoint_apiserver::{ApiServer, Authorization, Builder, ServiceIpRanges, User};
 use setpoint_cluster::node::SyntheticLog;
 use setpoint_cluster::{Cluster, Controllers};
 use setpoint_env::Env;
 use tokio::time::Instant;
 
 use crate::cluster::Parts;
+use crate::kube_apiserver::{Defaults, Flags, Settings};
 use crate::listen::{self, Listen};
 use crate::serving::{Serving, workers};
 use crate::signals::Signals;
@@ -59,20 +59,6 @@ pub(crate) struct Up {
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 
-    /// Bearer tokens to accept, as kube-apiserver's --token-auth-file: token,user,uid,"group1,group2"
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-
-    /// Write down who does what: JSON lines of audit.k8s.io/v1 Events
-    ///
-    /// The file is rotated at 100 MiB; five older ones are kept.
-    #[arg(long, value_name = "FILE")]
-    audit_log: Option<PathBuf>,
-
-    /// How much of which request to write: an audit.k8s.io/v1 Policy [default: the metadata of all]
-    #[arg(long, value_name = "FILE", requires = "audit_log")]
-    audit_policy: Option<PathBuf>,
-
     /// Run the API server alone: no controllers, no nodes
     #[arg(long, conflicts_with_all = ["controllers", "nodes"])]
     no_controllers: bool,
@@ -85,6 +71,9 @@ pub(crate) struct Up {
     /// Also by target: warn,setpoint_apiserver=debug
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log: String,
+
+    #[command(flatten)]
+    flags: Flags,
 }
 
 /// The controller that gives each namespace its account `default`.
@@ -152,7 +141,8 @@ impl Up {
         let listener = listen.bind().await?;
         let address = listener.local_addr()?;
         let pki = self.pki(env)?;
-        let server = self.server(env, &controllers, pki.authority()).await?;
+        let Settings { builder, trusted } = self.settings(env, &controllers, pki.authority())?;
+        let server = self.server(builder).await?;
         // Only now, so that a second server that finds its port or its folder in use leaves the file of the
         // first alone.
         let path = self.kubeconfig_path();
@@ -161,7 +151,7 @@ impl Up {
         let url = listen::url_of(address);
         let Credentials { authority, server: identity, admin } =
             pki.credentials(listen.server_names(address))?;
-        let tls = authority.server_config(&identity)?;
+        let tls = pki::server_config(env, &identity, &trusted)?;
         let kubeconfig = Kubeconfig::new(&url, &authority, &admin);
         let serving = Serving::start(env, &server, listener, tls);
         // The listener is open and the server has its first objects: whoever connects now is answered.
@@ -177,30 +167,30 @@ impl Up {
         removed.map(drop)
     }
 
-    async fn server(
+    /// Everything but where the objects are.
+    fn settings(
         &self,
         env: &Env,
         controllers: &Controllers,
         authority: &CertificateAuthority,
-    ) -> anyhow::Result<ApiServer> {
-        let authorities = vec![authority.certificate_der().clone()];
-        let mut builder = ApiServer::builder().env(env.clone()).client_authorities(authorities);
+    ) -> anyhow::Result<Settings> {
+        let mut builder = ApiServer::builder().env(env.clone());
         if !self.no_controllers {
+            builder = builder.logs(SyntheticLog);
+        }
+        let defaults = Defaults {
+            authorization: Authorization::Rbac,
+            is_anonymous_allowed: false,
             // Pods need accounts only where a controller makes them.
-            let has_accounts = controllers.contains(ACCOUNTS);
-            builder = builder.logs(SyntheticLog).service_accounts(has_accounts);
-        }
-        if let Some(path) = &self.token_file {
-            builder = builder.tokens(TokenFile::read(path)?);
-        }
-        if let Some(path) = &self.audit_log {
-            let mut log = AuditLog::new(path);
-            if let Some(policy) = &self.audit_policy {
-                log = log.policy(Policy::read(policy)?);
-            }
-            let unusable = || format!("cannot write the audit log {}", path.display());
-            builder = builder.audit(log).with_context(unusable)?;
-        }
+            has_accounts: !self.no_controllers && controllers.contains(ACCOUNTS),
+            ranges: ServiceIpRanges::default(),
+            issuer: None,
+            authorities: vec![authority.certificate_der().clone()],
+        };
+        self.flags.apply(builder, defaults)
+    }
+
+    async fn server(&self, builder: Builder) -> anyhow::Result<ApiServer> {
         if self.memory {
             return Ok(builder.build());
         }

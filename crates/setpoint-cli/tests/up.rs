@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::client::ConfigExt;
@@ -449,4 +449,51 @@ async fn a_token_file_is_checked_and_its_tokens_are_users() {
     let token = kube::config::AuthInfo { token: Some("abc".into()), ..Default::default() };
     kubeconfig.auth_infos[0].auth_info = Some(token);
     create_config_map(client(kubeconfig).await, "by-token").await;
+}
+
+#[tokio::test]
+async fn it_takes_flags_of_kube_apiserver() {
+    let folder = tempfile::tempdir().unwrap();
+    for (flag, hint) in [
+        ("--enable-admission-plugins=Nothing", "enable-admission-plugins plugin \"Nothing\" is unknown"),
+        ("--service-cluster-ip-range=10.0.0.0/31", "must have at least 8 IP addresses"),
+        ("--authorization-mode=Nobody", "\"Nobody\" is not a valid mode"),
+        ("--client-ca-file=nothing.crt", "nothing.crt"),
+    ] {
+        let (code, _, stderr) = run(folder.path(), &["up", "--listen", ":0", "--memory", flag]).await;
+        assert_eq!(code, Some(1), "{stderr}");
+        assert_one_line(&stderr, hint);
+    }
+    let (code, help, _) = run(folder.path(), &["up", "--help"]).await;
+    assert_eq!(code, Some(0));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("[default: 10.96.0.0/12]") && help.contains("[default: RBAC]"), "{help}");
+    assert!(!help.contains("--etcd-servers") && !help.contains("--secure-port"), "{help}");
+
+    let tokens = folder.path().join("tokens");
+    std::fs::write(&tokens, "abc,jane,1,developers\n").unwrap();
+    let server = Server::start_with(&[
+        "--listen",
+        ":0",
+        "--memory",
+        "--no-controllers",
+        "--service-cluster-ip-range=10.7.0.0/28",
+        "--authorization-mode=AlwaysAllow",
+        "--token-auth-file",
+        tokens.to_str().unwrap(),
+        "--enable-admission-plugins=AlwaysDeny",
+    ])
+    .await;
+    let mut kubeconfig = server.kubeconfig();
+    let token = kube::config::AuthInfo { token: Some("abc".into()), ..Default::default() };
+    kubeconfig.auth_infos[0].auth_info = Some(token);
+    let client = client(kubeconfig).await;
+    let services: Api<Service> = Api::default_namespaced(client.clone());
+    let own = services.get("kubernetes").await.unwrap().spec.unwrap();
+    assert_eq!(own.cluster_ip.as_deref(), Some("10.7.0.1"), "jane may read it, and it is in the range");
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some("a".to_owned());
+    let refused = maps.create(&PostParams::default(), &map).await.unwrap_err().to_string();
+    assert!(refused.contains("admission control is denying all modifications"), "{refused}");
 }

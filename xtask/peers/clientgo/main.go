@@ -48,7 +48,7 @@ func main() {
 		os.Exit(2)
 	}
 	checks := []check{{"namespace is created", createNamespace}}
-	for _, group := range [][]check{podChecks, deploymentChecks, kindChecks, clientChecks, informerChecks} {
+	for _, group := range [][]check{podChecks, deploymentChecks, kindChecks, clientChecks, openapiChecks, informerChecks} {
 		checks = append(checks, group...)
 	}
 	failed := false

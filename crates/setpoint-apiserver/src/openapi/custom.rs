@@ -5,7 +5,7 @@ use setpoint_kinds::table;
 
 use super::descriptions::Descriptions;
 use super::paths::Paths;
-use super::schema::{Schemas, refer};
+use super::schema::{Schemas, add_answers, refer};
 use crate::definitions::{Custom, Served};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -18,7 +18,8 @@ const CONVENTIONS: &str =
 /// The document of one group-version.
 pub(super) fn document(served: &Served, group: &str, version: &str) -> Value {
     let mut schemas = Schemas::new(Descriptions::of_custom());
-    for name in ["meta.v1.DeleteOptions", "meta.v1.ListMeta", "meta.v1.ObjectMeta", "meta.v1.Status"] {
+    add_answers(&mut schemas);
+    for name in ["meta.v1.ListMeta", "meta.v1.ObjectMeta"] {
         schemas.add(table().type_named(name).expect("the table has it"));
     }
     let mut paths = Paths { schemas: &mut schemas, paths: Map::new() };

@@ -61,6 +61,9 @@ const LIST: &[(&str, &str)] = &[
     ("watch", "boolean"),
 ];
 
+/// The group, the version and the name of the kind of `/scale`.
+const SCALE: [&str; 3] = ["autoscaling", "v1", "Scale"];
+
 impl Paths<'_> {
     /// Adds every path of a resource.
     pub(super) fn add(&mut self, resource: &'static Resource) {
@@ -87,7 +90,13 @@ impl Paths<'_> {
             for (method, verb) in [("get", "get"), ("post", "create"), ("put", "update"), ("patch", "patch")]
             {
                 if part.verbs.contains(&verb) {
-                    let name = self.name_of(part.ty());
+                    // Options of streams come in the query, and are no kind for a body.
+                    let is_kind = !part.kind.ends_with("Options");
+                    let name = if is_kind {
+                        self.schemas.add_named(part.ty(), kind)
+                    } else {
+                        self.name_of(part.ty())
+                    };
                     let operation = operation(verb, kind, &name, &name, &TYPED_PATCHES);
                     self.insert(&path, method, operation);
                 }
@@ -115,7 +124,7 @@ impl Paths<'_> {
         let scale = self.scale_of(custom);
         for (name, kind, schema) in [
             custom.has_status.then_some(("status", kind, object_schema)),
-            scale.as_deref().map(|schema| ("scale", ["autoscaling", "v1", "Scale"], schema)),
+            scale.as_deref().map(|schema| ("scale", SCALE, schema)),
         ]
         .into_iter()
         .flatten()
@@ -130,7 +139,8 @@ impl Paths<'_> {
 
     fn scale_of(&mut self, custom: &Custom) -> Option<String> {
         custom.scale.as_ref()?;
-        Some(self.name_of(table().type_named("autoscaling.v1.Scale").expect("the table has it")))
+        let scale = table().type_named("autoscaling.v1.Scale").expect("the table has it");
+        Some(self.schemas.add_named(scale, SCALE))
     }
 
     /// The name of a type's schema, which is added.

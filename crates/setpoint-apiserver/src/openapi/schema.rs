@@ -27,6 +27,13 @@ pub(super) fn refer(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
+/// Adds what every document has: how objects are deleted, and what is answered if something goes wrong.
+pub(super) fn add_answers(schemas: &mut Schemas) {
+    let named = |name| table().type_named(name).expect("the table has it");
+    schemas.add(named("meta.v1.DeleteOptions"));
+    schemas.add_named(named("meta.v1.Status"), ["", "v1", "Status"]);
+}
+
 impl Schemas {
     pub(super) fn new(descriptions: Descriptions) -> Schemas {
         Schemas { descriptions, schemas: Map::new(), wanted: Vec::new() }
@@ -38,10 +45,18 @@ impl Schemas {
         let list = table().type_of_kind(resource.group, resource.version, &list_kind);
         let lists = list.filter(|_| resource.has_verb("list")).map(|ty| (ty, list_kind.as_str()));
         for (ty, kind) in [(resource.ty(), resource.kind)].into_iter().chain(lists) {
-            self.add(ty);
-            self.schemas[&ty.openapi_name()]["x-kubernetes-group-version-kind"] =
-                json!([{"group": resource.group, "version": resource.version, "kind": kind}]);
+            self.add_named(ty, [resource.group, resource.version, kind]);
         }
+    }
+
+    /// Adds a type, and says which kind it is: group, version and name. Gives the name of the schema.
+    pub(super) fn add_named(&mut self, ty: &'static Type, kind: [&str; 3]) -> String {
+        self.add(ty);
+        let name = ty.openapi_name();
+        let [group, version, kind] = kind;
+        self.schemas[&name]["x-kubernetes-group-version-kind"] =
+            json!([{"group": group, "version": version, "kind": kind}]);
+        name
     }
 
     /// Adds a schema that is no type of the table.

@@ -13,9 +13,14 @@ const MAX_OPERATIONS: usize = 10_000;
 
 pub(super) fn apply(current: &Value, patch: &[u8]) -> Result<Patched> {
     let decoded = body::parse_json(patch).map_err(|bad| bad.status(malformed))?;
-    let mut strict_errors: Vec<String> =
-        decoded.strict_errors().into_iter().map(|error| format!("json patch {error}")).collect();
-    let operations = operations(decoded.value, &mut strict_errors)?;
+    let (is_clean, mut unknown) = (decoded.duplicates.is_empty(), Vec::new());
+    let operations = operations(decoded.value, &mut unknown)?;
+    let strict_errors = if is_clean && unknown.is_empty() {
+        Vec::new()
+    } else {
+        let errors = body::strict_errors(patch, unknown.into_iter());
+        errors.into_iter().map(|error| format!("json patch {error}")).collect()
+    };
     if operations.len() > MAX_OPERATIONS {
         let mut status = Status::too_large(0);
         status.message = format!(
@@ -49,7 +54,8 @@ struct Operation {
     value: Option<Value>,
 }
 
-fn operations(patch: Value, strict_errors: &mut Vec<String>) -> Result<Vec<Operation>> {
+/// The operations of a patch. The paths of unknown fields are added to `unknown`.
+fn operations(patch: Value, unknown: &mut Vec<String>) -> Result<Vec<Operation>> {
     let items = match patch {
         Value::Array(items) => items,
         Value::Null => vec![],
@@ -60,12 +66,12 @@ fn operations(patch: Value, strict_errors: &mut Vec<String>) -> Result<Vec<Opera
             )));
         }
     };
-    let parse = |(i, item)| Operation::parse(i, item, strict_errors);
+    let parse = |(i, item)| Operation::parse(i, item, unknown);
     items.into_iter().enumerate().map(parse).collect()
 }
 
 impl Operation {
-    fn parse(index: usize, item: Value, strict_errors: &mut Vec<String>) -> Result<Operation> {
+    fn parse(index: usize, item: Value, unknown: &mut Vec<String>) -> Result<Operation> {
         let fields = match item {
             Value::Object(fields) => fields,
             Value::Null => Map::new(),
@@ -87,7 +93,7 @@ impl Operation {
                 "path" => &mut operation.path,
                 "from" => &mut operation.from,
                 _ => {
-                    strict_errors.push(format!("json patch unknown field \"[{index}].{name}\""));
+                    unknown.push(format!("[{index}].{name}"));
                     continue;
                 }
             };
@@ -528,10 +534,15 @@ mod tests {
             r#"[{"op": 1}]"#,
             "json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
         );
-        let odd = apply(&json!({}), br#"[{"op": "add", "op": "add", "path": "/a", "x": 1}]"#).unwrap();
+        let odd = br#"[{"zoo": 1, "op": "add", "bar": 2, "op": "add", "path": "/a", "zoo": 3, "x": {"k": 1, "k": 2}}]"#;
         assert_eq!(
-            odd.strict_errors,
-            [r#"json patch duplicate field "[0].op""#, r#"json patch unknown field "[0].x""#]
+            apply(&json!({}), odd).unwrap().strict_errors,
+            [
+                r#"json patch unknown field "[0].zoo""#,
+                r#"json patch unknown field "[0].bar""#,
+                r#"json patch duplicate field "[0].op""#,
+                r#"json patch unknown field "[0].x""#,
+            ]
         );
     }
 

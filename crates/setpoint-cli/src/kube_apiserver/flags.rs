@@ -1,4 +1,4 @@
-//! The flags of kube-apiserver, its feature gates and its admission plugins. `flags.txt` has them all.
+//! The flags of kube-apiserver, and its feature gates. `flags.txt` has them all.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -6,59 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use jiff::SignedDuration;
+
+use super::known::{Known, QUIET, Up};
 
 const TABLE: &str = include_str!("flags.txt");
 
-/// Those that mean something here, and what.
-const KNOWN: &[(&str, &str)] = &[
-    ("advertise-address", "An address for the certificate, if one is made"),
-    ("allow-privileged", "Privileged containers are allowed in any case"),
-    ("anonymous-auth", "Whether requests without credentials are those of system:anonymous [default: true]"),
-    ("api-audiences", "Whom tokens of service accounts have to be for [default: the issuers]"),
-    ("audit-log-path", "Write down who does what: JSON lines of audit.k8s.io/v1 Events"),
-    ("audit-policy-file", "How much of which request to write: an audit.k8s.io/v1 Policy"),
-    ("authorization-mode", "RBAC, AlwaysAllow or AlwaysDeny, or several [default: AlwaysAllow]"),
-    ("bind-address", "Where to listen [default: 0.0.0.0]"),
-    ("cert-dir", "The folder of apiserver.crt and apiserver.key, which are made if they are not there"),
-    ("client-ca-file", "The authorities of client certificates"),
-    ("disable-admission-plugins", "ServiceAccount is looked at; the other names are checked"),
-    ("enable-admission-plugins", "The names are checked"),
-    ("etcd-servers", "The etcd of this program, which says where the objects are"),
-    ("external-hostname", "A name for the certificate, if one is made"),
-    ("feature-gates", "The names are checked; the gates change nothing"),
-    ("runtime-config", "The names are checked; what is served stays the same"),
-    ("secure-port", "The port to listen on [default: 6443]"),
-    ("service-account-issuer", "Who issues tokens of service accounts, and whose are taken"),
-    ("service-account-key-file", "Keys or certificates that verify tokens of service accounts"),
-    ("service-account-signing-key-file", "The key that signs tokens of service accounts"),
-    ("storage-initialization-timeout", "How long to wait for the etcd [default: 1m0s]"),
-    ("tls-cert-file", "The certificate to show, with those of the authorities in between"),
-    ("tls-private-key-file", "The key of --tls-cert-file"),
-    ("token-auth-file", "Bearer tokens: token,user,uid,\"group1,group2\""),
-    ("v", "How much to log: 0 warnings, 2 information, 4 details, 6 everything"),
-];
-
-/// Those that change nothing that a client sees: no word about them.
-const QUIET: &[&str] = &[
-    "endpoint-reconciler-type",
-    "etcd-prefix",
-    "event-ttl",
-    "logging-format",
-    "max-mutating-requests-inflight",
-    "max-requests-inflight",
-    "profiling",
-    "service-cluster-ip-range",
-    "shutdown-delay-duration",
-    "storage-backend",
-    "storage-media-type",
-    "vmodule",
-    "watch-cache",
-];
-
 /// What the process was given.
-pub(super) struct Flags(ArgMatches);
+pub(crate) struct Flags(ArgMatches);
 
 impl Flags {
     /// The arguments of the process. Ends it for `--help` and `--version`.
@@ -72,13 +28,7 @@ impl Flags {
 
     fn of(matches: ArgMatches) -> anyhow::Result<Flags> {
         let flags = Flags(matches);
-        for name in ["enable-admission-plugins", "disable-admission-plugins", "admission-control"] {
-            for plugin in flags.list(name) {
-                if !entries("plugin").any(|known| known == plugin) {
-                    bail!("--{name} plugin {plugin:?} is unknown");
-                }
-            }
-        }
+        flags.admission_plugins()?;
         flags.list("feature-gates").iter().try_for_each(|gate| check_gate(gate))?;
         flags.list("runtime-config").iter().try_for_each(|config| check_version(config))?;
         Ok(flags)
@@ -87,7 +37,7 @@ impl Flags {
     /// Names what was given and has no effect, once.
     pub(super) fn warn(&self) {
         let given = |name: &&str| self.0.value_source(name) == Some(ValueSource::CommandLine);
-        let is_idle = |name: &&str| !KNOWN.iter().any(|(known, _)| known == name) && !QUIET.contains(name);
+        let is_idle = |name: &&str| Known::find(name).is_none() && !QUIET.contains(name);
         let idle: Vec<&str> = flag_names().filter(given).filter(is_idle).collect();
         if !idle.is_empty() {
             tracing::warn!(flags = idle.join(","), "these flags of kube-apiserver have no effect here");
@@ -107,15 +57,22 @@ impl Flags {
         }
     }
 
+    /// The values of a flag; none if this command does not have it.
+    fn values(&self, name: &str) -> impl DoubleEndedIterator<Item = &str> {
+        debug_assert!(flag_names().any(|known| known == name), "there is no flag {name}");
+        let values = self.0.try_get_many::<String>(name).ok().flatten();
+        values.into_iter().flatten().map(String::as_str)
+    }
+
     /// The last value that was given.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        self.0.get_many::<String>(name)?.next_back().map(String::as_str).filter(|text| !text.is_empty())
+        self.values(name).next_back().filter(|text| !text.is_empty())
     }
 
     /// All values, those between commas too.
     pub(super) fn list(&self, name: &str) -> Vec<String> {
-        let given = self.0.get_many::<String>(name).into_iter().flatten();
-        given.flat_map(|text| text.split(',')).filter(|text| !text.is_empty()).map(str::to_owned).collect()
+        let texts = self.values(name).flat_map(|text| text.split(','));
+        texts.filter(|text| !text.is_empty()).map(str::to_owned).collect()
     }
 
     pub(super) fn parsed<T: FromStr>(&self, name: &str) -> anyhow::Result<Option<T>> {
@@ -133,16 +90,60 @@ impl Flags {
         self.parsed(name)
     }
 
+    /// A length of time, as Go writes it. A negative one is as long as none.
     pub(super) fn duration(&self, name: &str) -> anyhow::Result<Option<Duration>> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        let parsed = text.parse::<SignedDuration>().ok().and_then(|duration| duration.try_into().ok());
-        Ok(Some(parsed.with_context(|| format!("invalid argument {text:?} for --{name}"))?))
+        if text == "0" {
+            return Ok(Some(Duration::ZERO));
+        }
+        let parsed = text.parse::<SignedDuration>().ok();
+        let length = parsed.with_context(|| format!("invalid argument {text:?} for --{name}"))?;
+        Ok(Some(length.try_into().unwrap_or(Duration::ZERO)))
+    }
+}
+
+/// The flags that `setpoint up` has in common with kube-apiserver.
+impl clap::Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        let mut command = command;
+        for flag in entries("flag") {
+            let (name, ty) = flag.split_once(' ').map_or((flag, None), |(name, ty)| (name, Some(ty)));
+            let Some(known) = Known::find(name) else { continue };
+            let default = match known.up {
+                Up::No => continue,
+                Up::Default(default) => default,
+                Up::Same | Up::Alias(_) => known.default,
+            };
+            let mut argument = argument(name, ty).help(help(known.help, default)).hide_short_help(true);
+            if let Up::Alias(alias) = known.up {
+                argument = argument.visible_alias(alias);
+            }
+            if name == "audit-policy-file" {
+                argument = argument.requires("audit-log-path");
+            }
+            command = command.arg(argument.help_heading("As of kube-apiserver"));
+        }
+        command
     }
 
-    /// Whether an admission plugin that is on by default stays on.
-    pub(super) fn has_plugin(&self, name: &str) -> bool {
-        !self.list("disable-admission-plugins").iter().any(|off| off == name)
+    fn augment_args_for_update(command: Command) -> Command {
+        Flags::augment_args(command)
     }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Flags, clap::Error> {
+        Ok(Flags(matches.clone()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0 = matches.clone();
+        Ok(())
+    }
+}
+
+fn help(text: &str, default: &str) -> String {
+    if default.is_empty() { text.to_owned() } else { format!("{text} [default: {default}]") }
 }
 
 /// A feature gate of the table.
@@ -284,7 +285,7 @@ fn command() -> Command {
 }
 
 fn argument(name: &'static str, ty: Option<&'static str>) -> Arg {
-    let help = KNOWN.iter().find(|(known, _)| *known == name).map_or("", |(_, help)| help);
+    let help = Known::find(name).map(|known| help(known.help, known.default)).unwrap_or_default();
     let argument = Arg::new(name).long(name).help(help).action(ArgAction::Append);
     let argument = if name == "v" { argument.short('v') } else { argument };
     match ty {
@@ -297,6 +298,7 @@ fn argument(name: &'static str, ty: Option<&'static str>) -> Arg {
 
 #[cfg(test)]
 mod tests {
+    use super::super::known::KNOWN;
     use super::*;
 
     fn flags(arguments: &[&str]) -> anyhow::Result<Flags> {
@@ -325,8 +327,7 @@ mod tests {
         assert_eq!(given.list("service-account-key-file"), ["a", "b"]);
         assert_eq!(given.number("v").unwrap(), Some(4));
         assert_eq!(given.duration("storage-initialization-timeout").unwrap(), Some(Duration::from_secs(90)));
-        let plugins = ["ServiceAccount", "Priority", "PodSecurity", "NamespaceLifecycle"];
-        assert_eq!(plugins.map(|plugin| given.has_plugin(plugin)), [false, false, false, true]);
+        assert_eq!(given.list("disable-admission-plugins"), ["ServiceAccount", "Priority", "PodSecurity"]);
     }
 
     #[test]
@@ -341,7 +342,6 @@ mod tests {
             (&["--runtime-config=apps=true"], "invalid key apps"),
             (&["--runtime-config=api/all=maybe"], "invalid value api/all=maybe"),
             (&["--runtime-config=api/all"], "invalid value api/all="),
-            (&["--enable-admission-plugins=Nothing"], "\"Nothing\" is unknown"),
         ] {
             let error = flags(arguments).err().unwrap().to_string();
             assert!(error.contains(words), "{error}");
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn every_flag_that_is_named_here_is_in_the_table() {
         let names: BTreeSet<&str> = flag_names().collect();
-        for name in KNOWN.iter().map(|(name, _)| name).chain(QUIET) {
+        for name in KNOWN.iter().map(|known| &known.name).chain(QUIET) {
             assert!(names.contains(name), "{name}");
         }
         let help = command().render_long_help().to_string();

@@ -156,8 +156,13 @@ impl Environment<'_> {
 
     /// A client with a certificate.
     pub(crate) fn user(&self, user: &User) -> Client {
+        self.user_of(&self.folder.authority, user)
+    }
+
+    /// A client with a certificate of some authority.
+    pub(crate) fn user_of(&self, authority: &CertificateAuthority, user: &User) -> Client {
         use base64::Engine;
-        let pem = self.folder.authority.issue_client(user).unwrap().to_pem();
+        let pem = authority.issue_client(user).unwrap().to_pem();
         let encode = |text: String| base64::engine::general_purpose::STANDARD.encode(text);
         let user = AuthInfo {
             client_certificate_data: Some(encode(pem.certificate)),

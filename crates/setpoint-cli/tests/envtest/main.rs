@@ -5,4 +5,5 @@ mod assets;
 mod environment;
 mod flags;
 mod life;
+mod settings;
 mod store;

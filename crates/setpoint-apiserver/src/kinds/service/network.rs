@@ -70,6 +70,12 @@ impl std::fmt::Display for ServiceIpRanges {
 }
 
 impl ServiceIpRanges {
+    /// Whether services have IPv6 addresses unless they ask for others: whether the first range is of that family.
+    #[must_use]
+    pub fn is_ipv6(&self) -> bool {
+        self.first.is_v6
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Range> {
         std::iter::once(&self.first).chain(&self.second)
     }

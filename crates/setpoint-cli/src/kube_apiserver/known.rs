@@ -1,0 +1,131 @@
+//! The flags of kube-apiserver that mean something here, and what.
+
+/// A flag that means something here.
+pub(super) struct Known {
+    pub(super) name: &'static str,
+    /// What it means.
+    pub(super) help: &'static str,
+    /// What it is unless given.
+    pub(super) default: &'static str,
+    pub(super) up: Up,
+}
+
+/// What `setpoint up` has of a flag.
+pub(super) enum Up {
+    /// It has no such flag.
+    No,
+    /// The same, with the same default.
+    Same,
+    /// The same, with a default of its own.
+    Default(&'static str),
+    /// The same, also under a name of its own.
+    Alias(&'static str),
+}
+
+const fn known(name: &'static str, help: &'static str) -> Known {
+    Known { name, help, default: "", up: Up::No }
+}
+
+impl Known {
+    const fn default(self, default: &'static str) -> Known {
+        Known { default, ..self }
+    }
+
+    const fn up(self, up: Up) -> Known {
+        Known { up, ..self }
+    }
+
+    pub(super) fn find(name: &str) -> Option<&'static Known> {
+        KNOWN.iter().find(|known| known.name == name)
+    }
+}
+
+pub(super) const KNOWN: &[Known] = &[
+    known("admission-control", "The admission plugins to run, and no others"),
+    known("advertise-address", "The address of this server in the endpoints of the service kubernetes")
+        .up(Up::Same),
+    known("allow-privileged", "Privileged containers are allowed in any case"),
+    known("anonymous-auth", "Whether requests without credentials are those of system:anonymous")
+        .default("true")
+        .up(Up::Default("false")),
+    known("api-audiences", "Whom tokens of service accounts have to be for")
+        .default("the issuers")
+        .up(Up::Same),
+    known(
+        "audit-log-path",
+        "Write down who does what: JSON lines of audit.k8s.io/v1 Events, rotated at 100 MiB",
+    )
+    .up(Up::Alias("audit-log")),
+    known("audit-policy-file", "How much of which request to write: an audit.k8s.io/v1 Policy")
+        .default("the metadata of all")
+        .up(Up::Alias("audit-policy")),
+    known("authorization-mode", "RBAC, AlwaysAllow or AlwaysDeny, or several")
+        .default("AlwaysAllow")
+        .up(Up::Default("RBAC")),
+    known("bind-address", "Where to listen").default("0.0.0.0"),
+    known("cert-dir", "The folder of apiserver.crt and apiserver.key, which are made if they are not there"),
+    known("client-ca-file", "The authorities of client certificates; `setpoint up` trusts its own besides")
+        .up(Up::Same),
+    known("disable-admission-plugins", "Admission plugins to run without").up(Up::Same),
+    known("enable-admission-plugins", "Admission plugins to run besides those of Kubernetes' default set")
+        .up(Up::Same),
+    known("etcd-compaction-interval", "How old history gets at least; 0: as old as there is room for")
+        .default("5m0s")
+        .up(Up::Same),
+    known("etcd-servers", "The etcd of this program, which says where the objects are"),
+    known("external-hostname", "A name for the certificate, if one is made"),
+    known("feature-gates", "The names are checked; the gates change nothing"),
+    known("requestheader-allowed-names", "The common names that certificates of front proxies may have")
+        .default("any")
+        .up(Up::Same),
+    known(
+        "requestheader-client-ca-file",
+        "The authorities of front proxies, which say in headers who a user is",
+    )
+    .up(Up::Same),
+    known(
+        "requestheader-extra-headers-prefix",
+        "How headers begin that say more about the user, as X-Remote-Extra-",
+    )
+    .up(Up::Same),
+    known("requestheader-group-headers", "The headers with the user's groups, as X-Remote-Group")
+        .up(Up::Same),
+    known("requestheader-uid-headers", "The headers with the user's uid, as X-Remote-Uid").up(Up::Same),
+    known("requestheader-username-headers", "The headers with the user's name, as X-Remote-User")
+        .up(Up::Same),
+    known("runtime-config", "The names are checked; what is served stays the same"),
+    known("secure-port", "The port to listen on").default("6443"),
+    known("service-account-issuer", "Who issues tokens of service accounts, and whose are taken")
+        .up(Up::Same),
+    known("service-account-key-file", "Keys or certificates that verify tokens of service accounts")
+        .up(Up::Same),
+    known("service-account-signing-key-file", "The key that signs tokens of service accounts").up(Up::Same),
+    known(
+        "service-cluster-ip-range",
+        "Where the addresses of services come from: one range, or one of each IP family",
+    )
+    .default("10.0.0.0/24")
+    .up(Up::Default("10.96.0.0/12")),
+    known("storage-initialization-timeout", "How long to wait for the etcd").default("1m0s"),
+    known("tls-cert-file", "The certificate to show, with those of the authorities in between"),
+    known("tls-private-key-file", "The key of --tls-cert-file"),
+    known("token-auth-file", "Bearer tokens to accept: token,user,uid,\"group1,group2\"")
+        .up(Up::Alias("token-file")),
+    known("v", "How much to log: 0 warnings, 2 information, 4 details, 6 everything"),
+];
+
+/// Those that change nothing that a client sees: no word about them.
+pub(super) const QUIET: &[&str] = &[
+    "endpoint-reconciler-type",
+    "etcd-prefix",
+    "event-ttl",
+    "logging-format",
+    "max-mutating-requests-inflight",
+    "max-requests-inflight",
+    "profiling",
+    "shutdown-delay-duration",
+    "storage-backend",
+    "storage-media-type",
+    "vmodule",
+    "watch-cache",
+];
