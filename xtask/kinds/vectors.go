@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -66,10 +67,28 @@ func conformCase(input string) conformed {
 	for _, err := range strict {
 		result.Unknown = append(result.Unknown, err.Error())
 	}
+	fillBytes(object)
 	if result.Output, err = json.Marshal(object); err != nil {
 		result.Error = err.Error()
 	}
 	return result
+}
+
+// fillBytes makes of nil what storage makes of it: protobuf has no nil in a map
+// of bytes. These are all maps of bytes that there are.
+func fillBytes(object runtime.Object) {
+	var entries map[string][]byte
+	switch object := object.(type) {
+	case *corev1.ConfigMap:
+		entries = object.BinaryData
+	case *corev1.Secret:
+		entries = object.Data
+	}
+	for key, value := range entries {
+		if value == nil {
+			entries[key] = []byte{}
+		}
+	}
 }
 
 func newObject(input string) (runtime.Object, error) {

@@ -45,6 +45,7 @@ mod rules;
 mod secret;
 mod service;
 mod service_account;
+mod service_cidr;
 mod stateful_set;
 mod webhook_configuration;
 mod workload;
@@ -296,6 +297,7 @@ fn validate_other(resource: &Resource, at: &At, old: Option<&Value>, part: Part)
         "mutatingwebhookconfigurations" => webhook_configuration::validate(at, true),
         "networkpolicies" => network_policy::validate(at, old),
         "priorityclasses" => policy::validate_priority_class(at, old),
+        "servicecidrs" if part != Part::Status => service_cidr::validate(at, old),
         "storageclasses" => policy::validate_storage_class(at, old),
         "validatingadmissionpolicies" => admission_policy::validate(at),
         "validatingadmissionpolicybindings" => admission_policy::validate_binding(at),

@@ -135,7 +135,11 @@ impl Walk<'_> {
     /// Conforms an item of a list or a value of a map.
     fn item(&mut self, ty: &FieldType, go: Option<&'static str>, value: &mut Value) -> Outcome {
         if value.is_null() {
-            *value = ty.zero();
+            *value = match ty {
+                // Protobuf, which kube-apiserver stores, has no nothing here.
+                FieldType::Bytes => Value::String(String::new()),
+                ty => ty.zero(),
+            };
             return Ok(());
         }
         self.value(ty, go, value)

@@ -1,6 +1,7 @@
 //! What texts inside objects may look like: ports, addresses, keys of config maps. Every check returns the
 //! problems in kube-apiserver's words, as those of `metadata::names` do; none means that the text is fine.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::metadata::names::{dns1123_subdomain, is_dns1123_label, is_dns1123_subdomain};
@@ -235,12 +236,23 @@ impl Cidr {
         self.address.is_ipv4() == address.is_ipv4() && self.masked(self.address) == self.masked(address)
     }
 
+    /// Whether it is counted among the networks of IPv4: an address of IPv4 in the clothes of IPv6 is.
+    pub(crate) fn is_ipv4(self) -> bool {
+        self.address.to_canonical().is_ipv4()
+    }
+
     fn is_network(self) -> bool {
         let value = match self.address {
             IpAddr::V4(address) => u128::from(u32::from(address)),
             IpAddr::V6(address) => u128::from(address),
         };
         self.masked(self.address) == value
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
     }
 }
 
@@ -259,6 +271,17 @@ pub(crate) fn cidr(text: &str) -> Vec<String> {
         }
         Ok(_) if !sloppy.is_network() => vec!["must not have bits set beyond the prefix length".to_owned()],
         Ok(_) => Vec::new(),
+    }
+}
+
+/// A network in a newer field: canonical, too.
+pub(crate) fn canonical_cidr(text: &str) -> Vec<String> {
+    let problems = cidr(text);
+    match Cidr::parse_sloppy(text) {
+        Some(network) if problems.is_empty() && network.to_string() != text => {
+            vec![format!("must be in canonical form ({:?})", network.to_string())]
+        }
+        _ => problems,
     }
 }
 
@@ -307,6 +330,9 @@ mod tests {
         check(cidr("10.0.0.0/33"), &["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]);
         check(cidr("0.0.0.0/0"), &[]);
         check(cidr("::/0"), &[]);
+        check(canonical_cidr("2001:db8::/64"), &[]);
+        check(canonical_cidr("2001:DB8::/64"), &["must be in canonical form (\"2001:db8::/64\")"]);
+        check(canonical_cidr("2001:DB8::1/64"), &["must not have bits set beyond the prefix length"]);
         check(endpoint_ip("127.0.0.1"), &["may not be in the loopback range (127.0.0.0/8, ::1/128)"]);
         let wide = Cidr::parse_sloppy("10.0.0.0/8").unwrap();
         assert!(wide.contains("10.9.0.1".parse().unwrap()) && !wide.contains("11.0.0.1".parse().unwrap()));

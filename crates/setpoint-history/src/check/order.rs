@@ -8,8 +8,10 @@
 //!
 //! A refusal (not found, already exists, conflict) names no version: it fits any stretch of versions in which the object
 //! was so. It takes the latest stretch that can have begun by its end. That bounds fewest versions, so if any choice fits,
-//! this one does; and since bounds from below only grow, choosing again until nothing changes ends with the earliest
-//! moments that are possible.
+//! this one does. Which stretches can have begun depends on bounds that are later than its end, so on operations that
+//! began later than it did. Whoever takes the refusals from the last start to the first chooses once for each.
+
+use std::cmp::Reverse;
 
 use super::Found;
 use super::timeline::{Source, Timeline};
@@ -24,29 +26,45 @@ pub(super) fn check(timeline: &Timeline<'_>, found: &mut Found) {
     bounds.read_unseen(found);
     bounds.read_watches();
     bounds.finish_latest();
-    let mut refusals = refusals(timeline);
-    loop {
-        bounds.finish_earliest();
-        let mut changed = false;
-        refusals.retain(|refusal| match bounds.place(refusal) {
-            Some(next) => {
-                changed |= bounds.not_before(next, refusal.operation.start, refusal.source);
-                true
-            }
-            None => {
-                bounds.blame(refusal, found);
-                false
-            }
-        });
-        if !changed {
-            break;
-        }
-    }
+    bounds.place_refusals(found);
+    bounds.finish_earliest();
     bounds.check(found);
 }
 
 /// When something was done at the earliest or at the latest, and who says so.
 type Bound = Option<(Moment, Source)>;
+
+/// The first version that was done later than a moment, as far as bounds from below say.
+#[derive(Default)]
+struct Frontier {
+    /// Falling moments, each with the first version that was not done before it. Later bounds on later versions say
+    /// nothing new, so the versions fall, too.
+    steps: Vec<(Moment, usize)>,
+}
+
+impl Frontier {
+    fn new(not_before: &[Bound]) -> Self {
+        let bounds = not_before.iter().enumerate();
+        let mut bounds: Vec<(Moment, usize)> =
+            bounds.filter_map(|(index, bound)| bound.map(|(moment, _)| (moment, index))).collect();
+        bounds.sort_unstable_by_key(|(moment, index)| (Reverse(*moment), *index));
+        let mut frontier = Self::default();
+        bounds.into_iter().for_each(|(moment, index)| frontier.add(moment, index));
+        frontier
+    }
+
+    /// One more bound, which is not later than those before it.
+    fn add(&mut self, moment: Moment, index: usize) {
+        if self.steps.last().is_none_or(|(_, first)| index < *first) {
+            self.steps.push((moment, index));
+        }
+    }
+
+    fn after(&self, moment: Moment) -> usize {
+        let later = self.steps.partition_point(|(step, _)| *step > moment);
+        later.checked_sub(1).map_or(usize::MAX, |last| self.steps[last].1)
+    }
+}
 
 struct Bounds<'a> {
     timeline: &'a Timeline<'a>,
@@ -66,14 +84,12 @@ impl<'a> Bounds<'a> {
         Self { timeline, not_before: none(), not_after: none(), earliest: none(), latest: Vec::new() }
     }
 
-    /// The version (or whatever comes later) was not done before a moment; whether that is news.
-    fn not_before(&mut self, index: usize, moment: Moment, source: Source) -> bool {
-        let Some(bound) = self.not_before.get_mut(index) else { return false };
-        let is_news = bound.is_none_or(|(known, _)| moment > known);
-        if is_news {
+    /// The version (or whatever comes later) was not done before a moment.
+    fn not_before(&mut self, index: usize, moment: Moment, source: Source) {
+        let Some(bound) = self.not_before.get_mut(index) else { return };
+        if bound.is_none_or(|(known, _)| moment > known) {
             *bound = Some((moment, source));
         }
-        is_news
     }
 
     fn not_after(&mut self, index: usize, moment: Moment, source: Source) {
@@ -183,15 +199,33 @@ impl<'a> Bounds<'a> {
         }
     }
 
-    /// The first version that was done after a refusal; none if the refusal fits nowhere.
-    fn place(&self, refusal: &Refusal<'_>) -> Option<usize> {
-        let (start, end) = (refusal.operation.start, refusal.operation.end);
-        let of_key = self.timeline.of_key.get(&refusal.key).map_or(&[][..], Vec::as_slice);
-        let begun = |index: &usize| self.earliest[*index].is_none_or(|(moment, _)| moment <= end);
-        let mut count = of_key.partition_point(begun);
+    fn place_refusals(&mut self, found: &mut Found) {
+        let known = Frontier::new(&self.not_before);
+        let mut chosen = Frontier::default();
+        let mut refusals = refusals(self.timeline);
+        refusals.sort_by_key(|refusal| Reverse(refusal.operation.start));
+        for refusal in &refusals {
+            let (start, end) = (refusal.operation.start, refusal.operation.end);
+            let of_key = self.timeline.of_key.get(&refusal.key).map_or(&[][..], Vec::as_slice);
+            let not_begun = known.after(end).min(chosen.after(end));
+            let begun = of_key.partition_point(|index| *index < not_begun);
+            match self.place(refusal, of_key, begun) {
+                Some(next) => {
+                    self.not_before(next, start, refusal.source);
+                    chosen.add(start, next);
+                }
+                None => self.blame(refusal, of_key, begun, found),
+            }
+        }
+    }
+
+    /// The first version that was done after a refusal; none if the refusal fits nowhere. So many of the versions of its
+    /// object can have begun by its end.
+    fn place(&self, refusal: &Refusal<'_>, of_key: &[usize], begun: usize) -> Option<usize> {
+        let mut count = begun;
         loop {
             let next = of_key.get(count).copied();
-            if next.is_some_and(|next| self.latest[next] < start) {
+            if next.is_some_and(|next| self.latest[next] < refusal.operation.start) {
                 return None;
             }
             let now = count.checked_sub(1).map(|last| of_key[last]);
@@ -203,17 +237,13 @@ impl<'a> Bounds<'a> {
     }
 
     /// Tells of a refusal that fits nowhere.
-    fn blame(&self, refusal: &Refusal<'_>, found: &mut Found) {
-        let of_key = self.timeline.of_key.get(&refusal.key).map_or(&[][..], Vec::as_slice);
-        let end = refusal.operation.end;
-        let count =
-            of_key.partition_point(|index| self.earliest[*index].is_none_or(|(moment, _)| moment <= end));
+    fn blame(&self, refusal: &Refusal<'_>, of_key: &[usize], begun: usize, found: &mut Found) {
         let tell = |at: Option<usize>| {
             let index = of_key.get(at?)?;
             Some(self.timeline.tell_point(&self.timeline.points[*index]))
         };
         let why = "the object was not so at any moment between the start and the end";
-        let (before, after) = (tell(count.checked_sub(1)), tell(Some(count)));
+        let (before, after) = (tell(begun.checked_sub(1)), tell(Some(begun)));
         let evidence = before.into_iter().chain([refusal.operation.to_string()]).chain(after);
         found.add(Promise::Linearizable, why, evidence);
     }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::Kind;
-use crate::support::MAPS;
+use crate::support::{Api, MAPS};
 
 #[tokio::test]
 async fn config_maps() {
@@ -87,4 +87,29 @@ async fn nodes_and_namespaces() {
                fully qualified"],
         )
         .await;
+}
+
+#[tokio::test]
+async fn bytes_that_are_null_are_empty_whoever_writes_them() {
+    const JSON: &str = "application/json";
+    const JSON_PATCH: &str = "application/json-patch+json";
+    const APPLY: &str = "application/apply-patch+yaml";
+    let api = Api::new();
+    for (kind, collection, field) in
+        [("ConfigMap", MAPS, "binaryData"), ("Secret", "/api/v1/namespaces/default/secrets", "data")]
+    {
+        let object = |key: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}, field: {key: null, "full": "AA=="}});
+        let patch = json!([{"op": "add", "path": format!("/{field}/patched"), "value": null}]);
+        let path = format!("{collection}/a");
+        for (method, path, media, body, key) in [
+            ("POST", collection, JSON, object("created"), "created"),
+            ("PUT", &path, JSON, object("updated"), "updated"),
+            ("PATCH", &path, JSON_PATCH, patch, "patched"),
+            ("PATCH", &format!("{path}?fieldManager=test&force=true"), APPLY, object("applied"), "applied"),
+        ] {
+            let made = api.call(method, path, media, body.to_string()).await.ok();
+            assert_eq!(made[field][key], "", "{kind}, {method}: {made}");
+            assert_eq!(made[field]["full"], "AA==", "{kind}, {method}: {made}");
+        }
+    }
 }

@@ -195,3 +195,113 @@ async fn an_api_service_is_called_after_its_version_and_group() {
     let made = services.made(&[("/spec/service", json!({"name": "a", "namespace": "b"}))]).await;
     assert_eq!(made["spec"]["service"]["port"], 443);
 }
+
+fn service_cidrs(cidrs: &[&str]) -> Kind {
+    kind("/apis/networking.k8s.io/v1/servicecidrs", "ServiceCIDR", json!({"cidrs": cidrs}))
+}
+
+#[tokio::test]
+async fn a_service_cidr_has_a_network_of_each_family_at_most() {
+    const NO_NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    const ZEROS: &str = "must not have leading 0s in IP or prefix length";
+    const HOST: &str = "must not have bits set beyond the prefix length";
+    const MAPPED: &str = "must not have an IPv4-mapped IPv6 address";
+    const FAMILY: &str =
+        "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+    let ranges = service_cidrs(&["10.1.0.0/16"]);
+    for good in [
+        &["10.1.0.0/16"][..],
+        &["fd00::/112"],
+        &["10.1.0.0/16", "fd00::/112"],
+        &["fd00::/112", "10.1.0.0/16"],
+        &["0.0.0.0/0", "::/0"],
+        &["10.1.0.0/32", "1:0:2:3:4:5:6:7/128"],
+    ] {
+        ranges.check(&[("/spec/cidrs", json!(good))], &[]).await;
+    }
+    for none in [json!([]), Value::Null] {
+        ranges
+            .check(&[("/spec/cidrs", none)], &["spec.cidrs: Required value: at least one CIDR required"])
+            .await;
+    }
+    let many = json!(["10.1.0.0/16", "fd00::/112", "x"]);
+    let expect = format!("spec.cidrs: Invalid value: {{\"CIDRs\":{many}}}: may only hold up to 2 values");
+    ranges.check(&[("/spec/cidrs", many)], &[&expect]).await;
+    // What is wrong with each, and whether both are of one family.
+    for (cidrs, why, is_one_family) in [
+        (&["10.1.0.0/16", "10.2.0.0/16"][..], &["", ""][..], true),
+        (&["10.1.0.0/16", "10.1.0.0/16"], &["", ""], true),
+        (&["fd00::/112", "fd01::/112"], &["", ""], true),
+        (&["x", ""], &[NO_NETWORK, NO_NETWORK], false),
+        (&["x", "10.1.0.0/16"], &[NO_NETWORK, ""], false),
+        (&["10.1.0.0", "10.1.0.0/33"], &[NO_NETWORK, NO_NETWORK], false),
+        (&["fe80::%eth0/64", "fd00::/129"], &[NO_NETWORK, NO_NETWORK], false),
+        (&["10.1.0.1/16", "10.2.0.1/16"], &[HOST, HOST], true),
+        (&["010.1.0.0/16", "10.2.0.0/16"], &[ZEROS, ""], true),
+        (&["10.1.0.0/016", "fd00::/0112"], &[ZEROS, ZEROS], false),
+        (&["::ffff:10.1.0.0/112", "10.2.0.0/16"], &[MAPPED, ""], true),
+        (&["::ffff:10.1.0.0/16", "fd00::/112"], &[MAPPED, ""], false),
+        (&["FD00::/112"], &["must be in canonical form (\"fd00::/112\")"], false),
+        (&["FD00::1/112"], &[HOST], false),
+        (&["::1.2.0.0/112"], &["must be in canonical form (\"::102:0/112\")"], false),
+        (&["1::2:0:0:0:0/64"], &["must be in canonical form (\"1:0:0:2::/64\")"], false),
+    ] {
+        let mut expect = Vec::new();
+        for (index, (cidr, why)) in cidrs.iter().zip(why).enumerate().filter(|(_, (_, why))| !why.is_empty())
+        {
+            expect.push(format!("spec.cidrs[{index}]: Invalid value: {cidr:?}: {why}"));
+        }
+        if is_one_family {
+            expect.push(format!("spec.cidrs: Invalid value: {}: {FAMILY}", json!(cidrs)));
+        }
+        let expect: Vec<&str> = expect.iter().map(String::as_str).collect();
+        ranges.check(&[("/spec/cidrs", json!(cidrs))], &expect).await;
+    }
+}
+
+#[tokio::test]
+async fn a_network_of_the_other_family_may_join_a_service_cidr_and_nothing_else_changes() {
+    let set = |cidrs: Value| [("/spec/cidrs", cidrs)];
+    service_cidrs(&["10.1.0.0/16"])
+        .check_updates(&[
+            (
+                &set(json!(["10.2.0.0/16"])),
+                &["spec.cidrs[0]: Invalid value: \"10.2.0.0/16\": field is immutable"],
+            ),
+            (&set(json!(["x"])), &["spec.cidrs[0]: Invalid value: \"x\": field is immutable"]),
+            // An empty list counts as none: kube-apiserver shows it as it came.
+            (&set(json!([])), &["spec.cidrs: Invalid value: null: field is immutable"]),
+            (&set(Value::Null), &["spec.cidrs: Invalid value: null: field is immutable"]),
+            (
+                &set(json!(["fd00::/112", "10.1.0.0/16"])),
+                &["spec.cidrs[0]: Invalid value: \"fd00::/112\": field is immutable"],
+            ),
+            (
+                &set(json!(["10.1.0.0/16", "10.2.0.0/16"])),
+                &["spec.cidrs: Invalid value: [\"10.1.0.0/16\",\"10.2.0.0/16\"]: may specify no more than one IP for \
+                   each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"],
+            ),
+            (
+                &set(json!(["x", "fd00::/112"])),
+                &[
+                    "spec.cidrs[0]: Invalid value: \"x\": field is immutable",
+                    "spec.cidrs[0]: Invalid value: \"x\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or \
+                     2001:db8::/64)",
+                ],
+            ),
+            (
+                &set(json!(["10.1.0.0/16", "fd00::/112", "x"])),
+                &["spec.cidrs: Invalid value: [\"10.1.0.0/16\",\"fd00::/112\",\"x\"]: field is immutable"],
+            ),
+            (&set(json!(["10.1.0.0/16", "fd00::/112"])), &[]),
+            (
+                &set(json!(["10.1.0.0/16"])),
+                &["spec.cidrs: Invalid value: [\"10.1.0.0/16\"]: field is immutable"],
+            ),
+            (
+                &set(json!(["10.1.0.0/16", "fd01::/112"])),
+                &["spec.cidrs[1]: Invalid value: \"fd01::/112\": field is immutable"],
+            ),
+        ])
+        .await;
+}
