@@ -73,7 +73,11 @@ async fn serve(env: &Env, flags: &Flags, parent: Parent) -> anyhow::Result<()> {
     let Settings { mut builder, trusted } =
         flags.apply(ApiServer::builder().env(env.clone()), defaults(address)?)?;
     let tls = pki::server_config(env, &identity, &trusted)?;
-    let Store { folder, is_synced } = store(flags).await?;
+    let Store { folder, is_synced } = tokio::select! {
+        found = store(flags) => found?,
+        // Nobody waits for what has not begun.
+        _ = signals.next() => return Ok(()),
+    };
     if !is_synced {
         builder = builder.unsynced();
     }

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DeleteParams, PostParams, WatchParams};
 use rustix::process::{Signal, kill_process, test_kill_process};
 
-use crate::environment::{Folder, HANG, free_port, now, pid, status};
+use crate::environment::{Folder, HANG, free_port, now, pid, status, terminate};
 
 #[tokio::test]
 async fn open_watches_do_not_hold_it_up() {
@@ -28,6 +28,22 @@ async fn open_watches_do_not_hold_it_up() {
             tokio::time::timeout(HANG, async { while let Ok(Some(_)) = watch.try_next().await {} }).await;
         rest.expect("the watch has ended");
     }
+}
+
+#[tokio::test]
+async fn it_can_be_stopped_while_it_waits_for_its_etcd() {
+    let folder = Folder::new();
+    let port = free_port();
+    let mut server = folder.program("kube-apiserver");
+    let mut server = server.args(folder.server_flags(port, free_port(), &[])).spawn().unwrap();
+    let begun = now();
+    while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+        assert!(now().saturating_duration_since(begun) < HANG);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    terminate(&server);
+    let ended = tokio::time::timeout(Duration::from_secs(10), server.wait()).await;
+    assert_eq!(ended.expect("it does not stop").unwrap().code(), Some(0));
 }
 
 /// Whether a process is there.
