@@ -277,14 +277,18 @@ mod tests {
 
     #[tokio::test]
     async fn tiny_parts_are_not_kept() {
-        struct Part(Arc<()>);
+        struct Part {
+            _kept: Arc<()>,
+        }
         impl AsRef<[u8]> for Part {
             fn as_ref(&self) -> &[u8] {
                 b"1"
             }
         }
         let kept = Arc::new(());
-        let part = || Ok::<_, BoxError>(http_body::Frame::data(Bytes::from_owner(Part(Arc::clone(&kept)))));
+        let part = || {
+            Ok::<_, BoxError>(http_body::Frame::data(Bytes::from_owner(Part { _kept: Arc::clone(&kept) })))
+        };
         let parts = futures::stream::iter(0..1000).map(|_| part());
         let mut most = 0;
         let count = |_| {

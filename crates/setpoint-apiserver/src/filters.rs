@@ -21,7 +21,7 @@ use crate::dispatch;
 use crate::limits::{Place, SMALL_BODY};
 use crate::metadata::names;
 use crate::metrics::Started;
-use crate::negotiate::{self, Subject};
+use crate::negotiate::{self, Representation, Subject};
 use crate::options::{self, Query};
 use crate::rbac;
 use crate::request::{ResourceRequest, Warnings};
@@ -90,19 +90,22 @@ impl Account {
         core: &Arc<Core>,
         outcome: std::thread::Result<Result<Response<Body>>>,
     ) -> Response<Body> {
-        let in_protobuf = negotiate::takes_protobuf_status(&self.parts.headers);
+        let form = || {
+            let query = Query::parse(self.parts.uri.query().unwrap_or_default());
+            negotiate::of_status(&self.parts.headers, &query)
+        };
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(panic) => {
                 let text = serve::text_of(&*panic).to_owned();
                 drop(panic);
-                let response = panicked(core, &self.parts, self.pending, &text, in_protobuf).await;
+                let response = panicked(core, &self.parts, self.pending, &text, &form()).await;
                 self.started.finish(response.status());
                 return response;
             }
         };
         let failure = outcome.as_ref().err().map(|status| status.message.clone());
-        let mut response = outcome.unwrap_or_else(|status| respond_status(&status, in_protobuf));
+        let mut response = outcome.unwrap_or_else(|status| respond_status(&status, &form()));
         self.started.finish(response.status());
         if !self.is_identified {
             response.extensions_mut().insert(serve::Unidentified);
@@ -125,7 +128,7 @@ async fn panicked(
     parts: &Parts,
     pending: Option<Pending>,
     text: &str,
-    in_protobuf: bool,
+    form: &Representation,
 ) -> Response<Body> {
     tracing::error!(method = %parts.method, path = parts.uri.path(), panic = text, "a request handler panicked");
     core.metrics.panicked();
@@ -134,7 +137,7 @@ async fn panicked(
         pending.answered(status.code.as_u16(), Some(&format!("APIserver panic'd: {text}")));
         audit.stage(&pending, "Panic").await;
     }
-    respond_status(&status, in_protobuf)
+    respond_status(&status, form)
 }
 
 /// Writes down how the request was answered; for a watch, that it has begun, and later that it has ended.

@@ -205,14 +205,14 @@ pub(crate) fn representation(headers: &HeaderMap, query: &Query, subject: Subjec
     Ok(representation)
 }
 
-/// Whether the client wants to be told of failures in protobuf. A failure is what it is: neither a table nor metadata.
-pub(crate) fn takes_protobuf_status(headers: &HeaderMap) -> bool {
-    let header = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+/// How the client wants to be told of failures. A failure is what it is: neither a table nor metadata.
+pub(crate) fn of_status(headers: &HeaderMap, query: &Query) -> Representation {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_object = |offer: &Representation| offer.shape == Shape::Object;
-    header.contains(PROTOBUF)
-        && offers(header, Subject::BuiltIn)
-            .find(is_object)
-            .is_some_and(|offer| offer.media == Media::Protobuf)
+    let plain = Representation { media: Media::Json, pretty: false, shape: Shape::Object };
+    let mut asked = offers(text(header::ACCEPT), Subject::BuiltIn).find(is_object).unwrap_or(plain);
+    asked.pretty |= pretty(query, text(header::USER_AGENT));
+    asked
 }
 
 /// Whether the client takes this kind in JSON in place of the usual answer.
@@ -426,13 +426,13 @@ mod tests {
     fn failures_are_told_in_protobuf_to_those_who_ask_for_objects_in_it() {
         let takes = |accept: &'static str| {
             let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
-            takes_protobuf_status(&headers)
+            of_status(&headers, &Query::default()).media == Media::Protobuf
         };
         assert!(takes("application/vnd.kubernetes.protobuf,application/json"));
         assert!(!takes("application/json,application/vnd.kubernetes.protobuf"));
         assert!(!takes("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json"));
         assert!(!takes("*/*"));
-        assert!(!takes_protobuf_status(&HeaderMap::new()));
+        assert_eq!(of_status(&HeaderMap::new(), &Query::default()).media, Media::Json);
     }
 
     #[test]
@@ -457,7 +457,10 @@ mod tests {
     fn people_get_indented_json() {
         let wanted = |query: &str, agent: &'static str| {
             let headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static(agent))]);
-            representation(&headers, &Query::parse(query), Subject::BuiltIn).unwrap().pretty
+            let query = Query::parse(query);
+            let pretty = representation(&headers, &query, Subject::BuiltIn).unwrap().pretty;
+            assert_eq!(of_status(&headers, &query).pretty, pretty, "failures are told as objects are");
+            pretty
         };
         assert!(wanted("pretty=true", "kubectl/v1.37"));
         assert!(wanted("", "curl/8.5.0"));

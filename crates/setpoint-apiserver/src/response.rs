@@ -10,14 +10,17 @@ use bytes::Bytes;
 use futures::Stream;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
+use serde_json::Value;
 use setpoint_kinds::protobuf::MEDIA_TYPE;
 use tokio::time::Sleep;
 
 use crate::answer::protobuf;
 use crate::audit::Ending;
 use crate::contention::Deadline;
+use crate::indent::indent;
 use crate::lane::{Lane, Turns};
 use crate::limits::Place;
+use crate::negotiate::{Media, Representation};
 use crate::status::Status;
 
 /// The body of a response: all at once, or a stream that goes on until the watch ends.
@@ -157,15 +160,25 @@ pub(crate) fn respond(code: StatusCode, media_type: &'static str, body: impl Int
 }
 
 /// A failure as a response.
-pub(crate) fn respond_status(status: &Status, in_protobuf: bool) -> Response<Body> {
-    let mut response = match in_protobuf.then(|| protobuf::status(status)).flatten() {
-        Some(body) => respond(status.code, MEDIA_TYPE, body),
-        None => {
-            let mut body = status.to_json();
-            body.push(b'\n');
-            respond(status.code, "application/json", body)
-        }
+pub(crate) fn respond_status(status: &Status, form: &Representation) -> Response<Body> {
+    let json = |mut body: Vec<u8>| {
+        body.push(b'\n');
+        respond(status.code, "application/json", body)
     };
+    let in_protobuf = || protobuf::status(status).map(|body| respond(status.code, MEDIA_TYPE, body));
+    let in_yaml = || {
+        let value: Value = serde_json::from_slice(&status.to_json()).ok()?;
+        Some(respond(status.code, "application/yaml", serde_saphyr::to_string(&value).ok()?))
+    };
+    let other = match form.media {
+        Media::Protobuf => in_protobuf(),
+        Media::Yaml => in_yaml(),
+        Media::Json if form.pretty => {
+            Some(respond(status.code, "application/json", indent(&status.to_json())))
+        }
+        Media::Json => None,
+    };
+    let mut response = other.unwrap_or_else(|| json(status.to_json()));
     if let Some(seconds) = status.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

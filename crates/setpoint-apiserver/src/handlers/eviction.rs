@@ -75,9 +75,8 @@ async fn spend_budget(
         [] => return Ok(()),
         [one] => object::name(one).to_owned(),
         _ => {
-            return Err(Status::internal(
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-            ));
+            let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            return Err(Status::unknown(why.to_owned()));
         }
     };
     let change = request.for_object(budgets, namespace, &budget);

@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use http::{Request, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Api, MAPS, map, version};
@@ -65,4 +65,23 @@ async fn json_can_be_pretty() {
     let body =
         http_body_util::BodyExt::collect(api.send(request).await.into_body()).await.unwrap().to_bytes();
     assert!(body.starts_with(b"{\n  \""), "{body:?}");
+}
+
+#[tokio::test]
+async fn failures_are_told_in_the_form_that_was_asked_for() {
+    let api = Api::new();
+    let ask = async |name: &str, value: &str| {
+        let request = Request::get("/api/v1/namespaces/default/pods/none").header(name, value);
+        let response = api.send(request.body(Full::default()).unwrap()).await;
+        assert_eq!(response.status(), 404);
+        let media = response.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned();
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        (media, String::from_utf8_lossy(&text).into_owned())
+    };
+    let (media, text) = ask("user-agent", "kubectl/v1.37").await;
+    assert!(media == "application/json" && text.starts_with("{\"kind\":\"Status\","), "{text}");
+    let (media, text) = ask("user-agent", "curl/8.5.0").await;
+    assert!(media == "application/json" && text.starts_with("{\n  \"kind\": \"Status\",\n"), "{text}");
+    let (media, text) = ask("accept", "application/yaml").await;
+    assert!(media == "application/yaml" && text.starts_with("apiVersion: v1\ncode: 404\n"), "{text}");
 }

@@ -120,6 +120,15 @@ async fn an_eviction_respects_the_disruption_budget() {
     let refused = api.post(&path, &eviction).await;
     assert_eq!((refused.code, refused.reason()), (429, "TooManyRequests"));
     assert_eq!(refused.body["details"]["causes"][0]["reason"], "DisruptionBudget");
+    let mut second = budget.clone();
+    second["metadata"]["name"] = json!("c");
+    api.post(budgets, &second).await.ok();
+    let unclear = api.post(&path, &eviction).await;
+    // Operators compare the text.
+    let why =
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+    assert_eq!((unclear.code, unclear.message(), &unclear.body["reason"]), (500, why, &Value::Null));
+    api.delete(&format!("{budgets}/c"), &Value::Null).await.ok();
     api.merge(&format!("{budgets}/b/status"), &status(1)).await.ok();
     assert_eq!(api.post(&path, &eviction).await.code, 201);
     assert_eq!(api.get(&format!("{PODS}/web")).await.code, 404);
