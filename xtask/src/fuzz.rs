@@ -70,10 +70,11 @@ pub(crate) fn run(options: &Fuzz) -> Result<ExitCode> {
     }
     let folder = build(false)?;
     let end = Instant::now() + Duration::from_secs(60 * options.minutes);
-    let mut found = 0;
+    let (mut ran, mut found) = (0, 0);
     for (number, target) in targets.iter().enumerate() {
         let left = end.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(targets.len() - number).unwrap_or(1);
+        ran += 1;
         match target.run(&folder, share) {
             Ok(line) => println!("{:10} {line}", target.name),
             Err(error) => {
@@ -85,6 +86,7 @@ pub(crate) fn run(options: &Fuzz) -> Result<ExitCode> {
             }
         }
     }
+    println!("{ran} targets of {} ran, {found} found something", targets.len());
     Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -157,7 +159,7 @@ fn cargo_fuzz(folder: &Path, command: &str) -> Command {
 }
 
 impl Target {
-    /// Runs the target for a while; says what it did. The error has the end of its output, and the input's name.
+    /// Runs the target for a while; says what it did. The error has the end of its output, and how to see it again.
     fn run(&self, folder: &Path, time: Duration) -> Result<String> {
         let name = self.name;
         fs::create_dir_all(folder.join("corpus").join(name))?;
@@ -176,9 +178,21 @@ impl Target {
             let end = lines.len().saturating_sub(60);
             lines[end..].join("\n")
         };
-        ensure!(finished.status.success(), "{}", tail());
+        ensure!(finished.status.success(), "{}\n{}", tail(), again(name, &finished.stderr));
         summary(&finished.stderr).with_context(|| format!("it says nothing of what it did:\n{}", tail()))
     }
+}
+
+/// Which input it was, and the command that runs it once more.
+fn again(name: &str, output: &str) -> String {
+    let written = output.lines().rev().find_map(|line| line.split_once("Test unit written to "));
+    let Some((_, path)) = written else { return "no input was kept".to_owned() };
+    let file = path.trim().rsplit('/').next().unwrap_or_default();
+    let input = format!("artifacts/{name}/{file}");
+    format!(
+        "the input: fuzz/{input}\nonce more: cd fuzz; RUSTC_BOOTSTRAP=1 cargo fuzz run -s none --no-cfg-fuzzing --fuzz-dir . \
+         {name} {input}"
+    )
 }
 
 /// What libFuzzer says at the end: how many inputs it ran, and how much of the code they have reached.
@@ -187,7 +201,9 @@ fn summary(output: &str) -> Option<String> {
     let after = |word: &str| last.split_whitespace().skip_while(|found| *found != word).nth(1);
     let runs = last.split_whitespace().next()?.trim_start_matches('#');
     let corpus = after("corp:").unwrap_or("0");
-    Some(format!("{runs} inputs, cov: {}, ft: {}, corpus {corpus}", after("cov:")?, after("ft:")?))
+    let speed = after("exec/s:").unwrap_or("0");
+    let (cov, features) = (after("cov:")?, after("ft:")?);
+    Some(format!("{runs} inputs, {speed} a second, cov: {cov}, ft: {features}, corpus {corpus}"))
 }
 
 #[cfg(test)]
@@ -198,8 +214,24 @@ mod tests {
     fn the_last_line_of_a_run_is_summed_up() {
         let output = "#2\tINITED cov: 10 ft: 11 corp: 1/1b exec/s: 0 rss: 30Mb\n\
                       #500\tDONE   cov: 3061 ft: 4405 corp: 54/19Kb lim: 8192 exec/s: 250 rss: 99Mb\nDone 500 runs in 2 second(s)\n";
-        assert_eq!(summary(output).as_deref(), Some("500 inputs, cov: 3061, ft: 4405, corpus 54/19Kb"));
+        assert_eq!(
+            summary(output).as_deref(),
+            Some("500 inputs, 250 a second, cov: 3061, ft: 4405, corpus 54/19Kb")
+        );
         assert_eq!(summary("nothing"), None);
+    }
+
+    #[test]
+    fn a_failure_says_which_input_it_was_and_how_to_run_it_again() {
+        let output = "==7== ERROR: libFuzzer: deadly signal\n\
+                      artifact_prefix='/there/fuzz/artifacts/cel/'; Test unit written to /there/fuzz/artifacts/cel/crash-1f\n\
+                      Base64: AA==\n";
+        assert_eq!(
+            again("cel", output),
+            "the input: fuzz/artifacts/cel/crash-1f\nonce more: cd fuzz; RUSTC_BOOTSTRAP=1 cargo fuzz run -s none \
+             --no-cfg-fuzzing --fuzz-dir . cel artifacts/cel/crash-1f"
+        );
+        assert_eq!(again("cel", "error: could not compile"), "no input was kept");
     }
 
     #[test]
