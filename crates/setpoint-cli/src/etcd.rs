@@ -51,13 +51,14 @@ pub(crate) fn main(env: &Env) -> ExitCode {
 }
 
 fn run(env: &Env) -> anyhow::Result<()> {
+    // As early as can be, so that its end is not missed.
+    let parent = Parent::now();
     let flags = match command().try_get_matches() {
         Ok(flags) => flags,
         Err(error) if error.use_stderr() => bail!(unusable(&error)),
         Err(help) => help.exit(),
     };
     logging::start("warn")?;
-    let parent = Parent::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start")?.block_on(serve(env, &flags, parent))
 }

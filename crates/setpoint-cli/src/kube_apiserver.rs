@@ -39,6 +39,8 @@ pub(crate) fn main(env: &Env) -> ExitCode {
 }
 
 fn run(env: &Env) -> anyhow::Result<()> {
+    // As early as can be, so that its end is not missed.
+    let parent = Parent::now();
     let flags = Flags::of_process()?;
     logging::start(match flags.number("v")?.unwrap_or(0) {
         0 | 1 => "warn",
@@ -48,8 +50,6 @@ fn run(env: &Env) -> anyhow::Result<()> {
     })?;
     flags.warn();
     open_files::raise_limit();
-    // As early as can be, so that its end is not missed.
-    let parent = Parent::now();
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .enable_all()
@@ -85,7 +85,10 @@ async fn serve(env: &Env, flags: &Flags, parent: Parent) -> anyhow::Result<()> {
         builder = builder.logs(SyntheticLog);
     }
     let folder = folder.join("setpoint");
-    let server = builder.open(&folder).await.with_context(|| folder.display().to_string())?;
+    let server = tokio::select! {
+        opened = builder.open(&folder) => opened.with_context(|| folder.display().to_string())?,
+        _ = signals.next() => return Ok(()),
+    };
     let serving = Serving::start(env, &server, listener, tls);
     let cluster = beside.map(|Beside { controllers, nodes }| {
         let cluster = Cluster::builder(server.client()).env(env.clone());
