@@ -172,7 +172,7 @@ fn respond_in_pieces(
 }
 
 /// JSON as the client wants it: as it is, indented, or as YAML.
-fn finish(representation: &Representation, json: impl Into<Bytes>) -> Result<Bytes> {
+pub(crate) fn finish(representation: &Representation, json: impl Into<Bytes>) -> Result<Bytes> {
     let json = json.into();
     if representation.media != Media::Yaml && !representation.pretty {
         return Ok(json);

@@ -10,14 +10,12 @@ use bytes::Bytes;
 use futures::Stream;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
-use serde_json::Value;
 use setpoint_kinds::protobuf::MEDIA_TYPE;
 use tokio::time::Sleep;
 
-use crate::answer::protobuf;
+use crate::answer::{finish, protobuf};
 use crate::audit::Ending;
 use crate::contention::Deadline;
-use crate::indent::indent;
 use crate::lane::{Lane, Turns};
 use crate::limits::Place;
 use crate::negotiate::{Media, Representation};
@@ -161,24 +159,20 @@ pub(crate) fn respond(code: StatusCode, media_type: &'static str, body: impl Int
 
 /// A failure as a response.
 pub(crate) fn respond_status(status: &Status, form: &Representation) -> Response<Body> {
-    let json = |mut body: Vec<u8>| {
-        body.push(b'\n');
-        respond(status.code, "application/json", body)
-    };
-    let in_protobuf = || protobuf::status(status).map(|body| respond(status.code, MEDIA_TYPE, body));
-    let in_yaml = || {
-        let value: Value = serde_json::from_slice(&status.to_json()).ok()?;
-        Some(respond(status.code, "application/yaml", serde_saphyr::to_string(&value).ok()?))
-    };
-    let other = match form.media {
-        Media::Protobuf => in_protobuf(),
-        Media::Yaml => in_yaml(),
-        Media::Json if form.pretty => {
-            Some(respond(status.code, "application/json", indent(&status.to_json())))
+    let in_text = || {
+        let mut json = status.to_json();
+        json.push(b'\n');
+        let json = Bytes::from(json);
+        match finish(form, json.clone()) {
+            Ok(body) => respond(status.code, form.media.text_type(), body),
+            Err(_) => respond(status.code, Media::Json.text_type(), json),
         }
-        Media::Json => None,
     };
-    let mut response = other.unwrap_or_else(|| json(status.to_json()));
+    let in_protobuf = (form.media == Media::Protobuf).then(|| protobuf::status(status)).flatten();
+    let mut response = match in_protobuf {
+        Some(body) => respond(status.code, MEDIA_TYPE, body),
+        None => in_text(),
+    };
     if let Some(seconds) = status.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

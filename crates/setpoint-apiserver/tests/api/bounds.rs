@@ -1,6 +1,16 @@
 //! What a request can make is bounded, whichever way it makes it.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{self, FuturesUnordered, StreamExt};
+use http::{Request, header};
+use http_body::Frame;
+use http_body_util::StreamBody;
 use serde_json::{Value, json};
+use setpoint_apiserver::User;
+use tokio::sync::watch;
+use tower::ServiceExt;
 
 use crate::definitions::DEFINITIONS;
 use crate::support::{Api, DEPLOYMENTS, MAPS, PODS, deployment, map, pod};
@@ -455,4 +465,39 @@ async fn a_definition_whose_objects_are_as_deep_as_can_be_is_deleted() {
     api.delete(&format!("{DEFINITIONS}/deeps.example.com"), &Value::Null).await.ok();
     while watch.line().await != "DELETED deeps.example.com" {}
     assert_eq!(api.get(DEEPS).await.code, 404);
+}
+
+/// Creates ConfigMaps at the same time, each with so many bytes of data and without saying how long it is. None of them
+/// ends before one of them was answered, or some time has passed. Gives the codes of the answers.
+async fn create_at_once(count: usize, bytes: usize) -> Vec<u16> {
+    let api = Api::new();
+    let (release, released) = watch::channel(false);
+    let create = |number: usize| {
+        let object = json!({"metadata": {"name": format!("m{number}")}, "data": {"a": "x".repeat(bytes)}});
+        let mut text = Bytes::from(object.to_string());
+        let last = text.split_off(text.len() - 1);
+        let mut released = released.clone();
+        let end = async move {
+            released.wait_for(|released| *released).await.unwrap();
+            last
+        };
+        let parts = stream::iter([text]).chain(stream::once(end));
+        let body = StreamBody::new(parts.map(|part| Ok::<_, std::io::Error>(Frame::data(part))));
+        let request = Request::post(MAPS).header(header::CONTENT_TYPE, "application/json");
+        api.server.as_user(User::admin()).oneshot(request.body(body).unwrap())
+    };
+    let mut creates: FuturesUnordered<_> = (0..count).map(create).collect();
+    let first = tokio::time::timeout(Duration::from_secs(1), creates.next()).await;
+    release.send(true).unwrap();
+    let answers: Vec<_> = stream::iter(first.ok().flatten()).chain(creates).collect().await;
+    answers.into_iter().map(|answer| answer.unwrap().status().as_u16()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_of_unknown_length_take_room_once_they_are_not_small() {
+    assert_eq!(create_at_once(100, 10).await, [201; 100]);
+    // There is room for 21 that may become as long as can be.
+    let mut codes = create_at_once(23, 70_000).await;
+    codes.sort_unstable();
+    assert_eq!((&codes[..21], &codes[21..]), ([201; 21].as_slice(), [429; 2].as_slice()));
 }
