@@ -1,9 +1,10 @@
 //! Servers that are killed while they write.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+
+use crate::workspace;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -14,7 +15,7 @@ pub(crate) struct Options {
 
 /// The checks are those of the test, with other numbers.
 pub(crate) fn run(options: &Options, binary: &Path, on: &Path) -> Result<()> {
-    let status = Command::new("cargo")
+    let status = workspace::cargo(workspace::root()?)
         .args(["test", "-p", "setpoint-cli", "--test", "data", "crash::", "--", "--nocapture"])
         .env("SETPOINT_CRASH_ROUNDS", options.rounds.to_string())
         .env("SETPOINT_BINARY", binary)

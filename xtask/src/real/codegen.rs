@@ -19,6 +19,7 @@ use super::peers::{KUBECTL, Peers};
 use super::process;
 use super::report::Report;
 use super::servers::Reference;
+use crate::workspace;
 
 pub(crate) const SUITE: &str = "codegen";
 
@@ -69,8 +70,8 @@ pub(crate) fn run(
 
 impl Tools<'_> {
     fn cargo(&self, folder: &Path, arguments: &[&str]) -> Result<String> {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(arguments).current_dir(folder).env("CARGO_TARGET_DIR", self.target);
+        let mut cargo = workspace::cargo(folder);
+        cargo.args(arguments).env("CARGO_TARGET_DIR", self.target);
         succeed(cargo, BUILD_LIMIT)
     }
 
@@ -78,6 +79,7 @@ impl Tools<'_> {
     fn generate(&self, folder: &Path, arguments: &[&str]) -> Result<String> {
         let mut setpoint = Command::new(self.setpoint);
         setpoint.args(arguments).current_dir(folder).env("CARGO_TARGET_DIR", self.target);
+        workspace::forget_package(&mut setpoint);
         succeed(setpoint, BUILD_LIMIT)
     }
 

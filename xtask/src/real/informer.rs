@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::process::Lines;
 use super::report::Report;
 use super::servers::Server;
+use crate::workspace;
 
 pub(crate) const SUITE: &str = "informer";
 const LIMIT: Duration = Duration::from_secs(60);
@@ -164,10 +165,8 @@ fn version(server: &Server) -> Result<String> {
 pub(crate) fn program(root: &Path, target: &Path, skip_build: bool) -> Result<PathBuf> {
     let program = target.join("debug").join("examples").join("informer");
     if !program.exists() && !skip_build {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let build = ["build", "-p", "setpoint", "--example", "informer"];
-        let status =
-            Command::new(cargo).args(build).current_dir(root).status().context("cannot run cargo")?;
+        let status = workspace::cargo(root).args(build).status().context("cannot run cargo")?;
         ensure!(status.success(), "the example does not build");
     }
     ensure!(program.exists(), "{} is not there: run without --skip-build", program.display());

@@ -21,6 +21,7 @@ use self::stage::Stage;
 use super::peers::{KUBECTL, Peers, SAMPLE_CONTROLLER};
 use super::report::Report;
 use super::servers::Server;
+use crate::workspace;
 
 pub(crate) const SUITE: &str = "samples";
 
@@ -41,10 +42,9 @@ struct Programs(PathBuf);
 impl Programs {
     fn build(root: &Path, target: &Path, skip_build: bool) -> Result<Programs> {
         if !skip_build {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
             let packages = ["foo", "network", "ingress-manager", "labs", "first-controller"];
             let flags = packages.iter().flat_map(|name| ["-p".to_owned(), format!("example-{name}")]);
-            let status = Command::new(cargo).arg("build").args(flags).current_dir(root).status()?;
+            let status = workspace::cargo(root).arg("build").args(flags).status()?;
             ensure!(status.success(), "the examples do not build");
         }
         Ok(Programs(target.join("debug")))

@@ -16,6 +16,7 @@ use crate::real::process;
 use crate::real::report::Report;
 use crate::real::samples::stage::Stage;
 use crate::real::servers::{Reference, Server};
+use crate::workspace;
 
 pub(super) const NAME: &str = "CRDs of well-known projects, through types and back";
 
@@ -153,6 +154,7 @@ impl<'a> Bench<'a> {
             "short",
         ]);
         shell.current_dir(&self.folder).env("CARGO_TARGET_DIR", self.tools.target);
+        workspace::forget_package(&mut shell);
         let built = process::run(shell, None, BUILD_LIMIT)?;
         if built.status.success() {
             return Ok(Ok(processor_time(&built.stdout).context("the shell says no times")?));
