@@ -26,6 +26,7 @@ mod task;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -38,7 +39,7 @@ pub use task::Task;
 use tokio::time::Instant;
 
 /// Where virtual wall-clock time starts: 2026-01-01T00:00:00Z.
-const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
+pub const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// Time, randomness and tasks. Cheap to clone; clones share one random sequence.
 #[derive(Clone, Debug)]
@@ -52,9 +53,11 @@ pub struct Env {
 struct Inner {
     clock: Clock,
     random: Mutex<StdRng>,
+    /// Whether the tasks of processes run in an order that the seed chooses.
+    is_shuffled: AtomicBool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Clock {
     System,
     /// Wall-clock time as a fixed start plus what has passed on tokio's clock.
@@ -77,7 +80,8 @@ impl Env {
     }
 
     fn new(clock: Clock, random: StdRng) -> Env {
-        Env { inner: Arc::new(Inner { clock, random: Mutex::new(random) }), process: None }
+        let inner = Inner { clock, random: Mutex::new(random), is_shuffled: AtomicBool::new(false) };
+        Env { inner: Arc::new(inner), process: None }
     }
 
     /// Wall-clock time, for timestamps that people and other machines see.
@@ -149,10 +153,19 @@ impl Env {
         })
     }
 
-    /// The same time and randomness, for the tasks of one process of a simulation, and the hand that pauses and kills it.
+    /// The same time, for the tasks of one process of a simulation, and the hand that pauses and kills it. Its random
+    /// sequence is its own: what it draws changes nothing for others.
     pub fn process(&self) -> (Env, Process) {
-        let process = Process::default();
-        (Env { inner: self.inner.clone(), process: Some(process.clone()) }, process)
+        let is_shuffled = self.inner.is_shuffled.load(Ordering::Relaxed);
+        let process = Process::new(is_shuffled.then(|| StdRng::seed_from_u64(self.random())));
+        let env = Env::new(self.inner.clock, StdRng::seed_from_u64(self.random()));
+        (Env { process: Some(process.clone()), ..env }, process)
+    }
+
+    /// Lets the tasks of processes that are made from now on run in an order that follows the seed: one that could run
+    /// waits now and then until others have. Tasks that other crates spawn are not touched.
+    pub fn shuffle(&self) {
+        self.inner.is_shuffled.store(true, Ordering::Relaxed);
     }
 }
 

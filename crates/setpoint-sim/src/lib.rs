@@ -70,6 +70,7 @@
 
 mod connection_error;
 mod determinism;
+mod explore;
 mod faults;
 mod hash;
 mod request;
@@ -78,8 +79,13 @@ mod world;
 
 pub use connection_error::ConnectionError;
 pub use determinism::{Nondeterminism, check_determinism};
+pub use explore::{
+    Exploration, Explorer, Fault, Finding, ObjectId, Oracle, PointKind, Scenario, Seat, Targets, Tried, View,
+    Violation, explore, replay,
+};
 pub use faults::{
-    Body, Effect, FaultKind, FaultLayer, FaultService, Faults, Fired, Match, On, Refusal, Rule, Swarm,
+    Act, Body, Effect, FaultKind, FaultLayer, FaultService, Faults, Fired, Interference, Match, On, Refusal,
+    Rule, Swarm,
 };
 pub use request::{RequestInfo, Verb};
 pub use trace::{Entry, Trace, What};

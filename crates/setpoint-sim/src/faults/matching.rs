@@ -123,6 +123,48 @@ impl Match {
         self
     }
 
+    /// As it is written in a test.
+    pub(crate) fn code(&self) -> String {
+        let mut code = "Match::any()".to_owned();
+        let mut call = |method: &str, argument: String| {
+            code.push_str(&format!(".{method}({argument})"));
+        };
+        self.verbs.iter().for_each(|verb| call("verb", format!("Verb::{verb:?}")));
+        if let Some(Resource { plural, group, subresource }) = &self.resource {
+            let group = group.as_ref().map(|group| format!(".{group}")).unwrap_or_default();
+            let subresource = match subresource.as_deref() {
+                Some("") => String::new(),
+                Some(subresource) => format!("/{subresource}"),
+                None => "/*".to_owned(),
+            };
+            call("resource", format!("{:?}", format!("{plural}{group}{subresource}")));
+        }
+        for (method, value) in
+            [("client", &self.client), ("namespace", &self.namespace), ("name", &self.name)]
+        {
+            value.iter().for_each(|value| call(method, format!("{value:?}")));
+        }
+        self.nth.iter().for_each(|nth| call("nth", nth.to_string()));
+        code
+    }
+
+    /// The requests that are like this one: by the same client, of the same kind, to the same object.
+    pub(crate) fn like(client: &str, request: &RequestInfo) -> Match {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Match {
+            client: Some(client.to_owned()),
+            verbs: vec![request.verb],
+            resource: some(&request.resource).map(|plural| Resource {
+                plural,
+                group: some(&request.group),
+                subresource: Some(request.subresource.clone()),
+            }),
+            namespace: some(&request.namespace),
+            name: some(&request.name),
+            nth: None,
+        }
+    }
+
     /// Whether the request is selected, but for its place in the order.
     pub(crate) fn selects(&self, client: &str, request: &RequestInfo) -> bool {
         let equal = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|w| w == found);
