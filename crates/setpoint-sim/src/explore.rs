@@ -46,7 +46,8 @@ const EXPLAINED: usize = 3;
 /// Explores a scenario: every single fault, then several at once, for as long as `SETPOINT_SIM_BUDGET` says (`60s`; none
 /// unless set).
 ///
-/// The closure is called once for every run, with that run's world.
+/// The closure is called once for every run, with that run's world. With `SETPOINT_SIM_STORY` set, the run without faults is
+/// told, and nothing is explored; with `SETPOINT_SIM_STORY=requests`, by all its requests.
 ///
 /// # Panics
 /// When something was found. The message is the report: the least faults that show it, what is wrong, both timelines side
@@ -54,7 +55,12 @@ const EXPLAINED: usize = 3;
 #[track_caller]
 pub fn explore(scenario: impl Fn(&World) -> Scenario + Send + Sync + 'static) {
     let name = thread::current().name().unwrap_or("scenario").to_owned();
-    Explorer::new(&name, scenario).run().assert_nothing_found();
+    let explorer = Explorer::new(&name, scenario);
+    if std::env::var_os("SETPOINT_SIM_STORY").is_some() {
+        report::print(&explorer.story());
+    } else {
+        explorer.run().assert_nothing_found();
+    }
 }
 
 /// Runs a scenario once, with these faults: what a report gives to paste.
@@ -173,6 +179,13 @@ impl Explorer {
     /// chosen by it.
     pub fn hash(&self, seed: u64) -> u64 {
         run(&self.make, &[], None, Options { seed, is_shuffled: true, is_told: false }).trace.hash()
+    }
+
+    /// What happens without faults, a line each.
+    pub fn story(&self) -> String {
+        let outcome = run(&self.make, &[], None, Options { is_told: true, ..self.options() });
+        let is_all = std::env::var("SETPOINT_SIM_STORY").is_ok_and(|what| what == "requests");
+        if is_all { outcome.trace.to_string() } else { outcome.story.to_string() }
     }
 
     /// Explores.

@@ -24,7 +24,9 @@ pub(crate) struct Normal {
 
 impl Default for Normal {
     fn default() -> Normal {
-        let ignored = ["events", "events.events.k8s.io", "leases.coordination.k8s.io"];
+        // Addresses of Services are the server's own books: their names are addresses.
+        let ignored =
+            ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "ipaddresses.networking.k8s.io"];
         Normal { ignored: ignored.map(str::to_owned).into(), masks: Vec::new() }
     }
 }
@@ -120,6 +122,8 @@ fn walk(value: &mut Value, generation: &Value, aliases: &Aliases) {
                 *text = "<uid>".to_owned();
             } else if text.parse::<IpAddr>().is_ok() {
                 *text = "<address>".to_owned();
+            } else if is_digest(text) {
+                *text = "<digest>".to_owned();
             }
         }
         _ => {}
@@ -139,6 +143,12 @@ fn rename_keys(fields: &mut Map<String, Value>, aliases: &Aliases) {
 fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() >= 20 && bytes[4] == b'-' && bytes[10] == b'T' && text.parse::<jiff::Timestamp>().is_ok()
+}
+
+/// What was drawn or hashed: `containerd://` and 64 hexadecimal digits.
+fn is_digest(text: &str) -> bool {
+    let last = text.rsplit(['/', ':']).next().unwrap_or_default();
+    last.len() >= 32 && last.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn is_uuid(text: &str) -> bool {

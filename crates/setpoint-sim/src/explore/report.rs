@@ -173,10 +173,7 @@ fn report(f: &mut String, name: &str, finding: &Finding, without: &Story, with: 
 }
 
 fn cell(line: Option<&&Line>) -> String {
-    let text = line.map_or_else(String::new, |line| {
-        let mark = if line.is_fault { "✗ " } else { "" };
-        format!("{:9.3}s {}: {mark}{}", line.at.as_secs_f64(), line.who, line.what)
-    });
+    let text = line.map_or_else(String::new, ToString::to_string);
     let text: String = if text.chars().count() > COLUMN {
         text.chars().take(COLUMN - 1).chain(['…']).collect()
     } else {

@@ -30,8 +30,13 @@ const DOWN: Duration = Duration::from_secs(1);
 const GARBAGE: Duration = Duration::from_secs(1);
 /// How long a cache stays old.
 const OLD: Duration = Duration::from_secs(5);
+/// What is not at rest after this goes on, and the next step comes.
+const SETTLE_LIMIT: Duration = Duration::from_secs(120);
+/// How long somebody waits for an object to go before all faults end.
+const DELETE_LIMIT: Duration = Duration::from_secs(60);
+const DELETE_POLL: Duration = Duration::from_millis(500);
 /// How long one step of the user may take.
-const STEP_LIMIT: Duration = Duration::from_secs(3600);
+const STEP_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// More ends of one process are a crash loop.
 const MOST_ENDS: u32 = 20;
 const APPLY: &str = "application/apply-patch+yaml";
@@ -213,10 +218,28 @@ impl Running {
         }
     }
 
+    /// Deletes an object and waits until it is gone, as kubectl does. A fault that keeps it from going ends: the story cannot
+    /// go on with it.
+    async fn delete(&self, target: &Target) {
+        self.hand.send(Method::DELETE, &target.path, JSON, None).await;
+        for limit in [DELETE_LIMIT, self.scenario.healing] {
+            let gone = async {
+                while self.hand.get(&target.path).await.is_some() {
+                    sleep(DELETE_POLL).await;
+                }
+            };
+            if timeout(limit, gone).await.is_ok() {
+                return;
+            }
+            self.tell("user", format!("{} does not go: all faults end", target.path));
+            self.world.faults().heal();
+        }
+    }
+
     async fn take(&self, step: &Step) {
         match step {
             Step::Apply(target) => self.apply(target).await,
-            Step::Delete(target) => drop(self.hand.send(Method::DELETE, &target.path, JSON, None).await),
+            Step::Delete(target) => self.delete(target).await,
             Step::Act(name, act) => {
                 let trouble = match timeout(STEP_LIMIT, act(self.world.clone())).await {
                     Ok(Ok(())) => return,
@@ -230,7 +253,7 @@ impl Running {
 
     /// Waits until nothing has been written for a while.
     async fn settle(&self) {
-        let end = self.world.now().saturating_add(self.scenario.healing);
+        let end = self.world.now().saturating_add(SETTLE_LIMIT);
         loop {
             let before = self.witness.counted();
             sleep(self.scenario.quiet).await;

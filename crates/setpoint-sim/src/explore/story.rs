@@ -1,5 +1,6 @@
 //! What happened in a run, in the order in which it happened.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,19 @@ pub(crate) enum Pair<'a> {
     Both(&'a Line, &'a Line),
     Left(&'a Line),
     Right(&'a Line),
+}
+
+impl fmt::Display for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = if self.is_fault { "✗ " } else { "" };
+        write!(f, "{:9.3}s {}: {mark}{}", self.at.as_secs_f64(), self.who, self.what)
+    }
 }
 
 impl Story {

@@ -103,7 +103,8 @@ impl Witness {
         }
         seen.counted += u64::from(counts);
         let called = format!("{}/{}", id.group_resource(), normal_path(&id, &value)).into();
-        let client = caller().filter(|client| **client != *DIRECT).unwrap_or_else(|| NOBODY.into());
+        let client = caller(&id.group, &id.resource).filter(|client| **client != *DIRECT);
+        let client = client.unwrap_or_else(|| NOBODY.into());
         let at = self.start.elapsed();
         seen.commits.push(Commit {
             at,

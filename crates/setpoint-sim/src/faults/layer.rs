@@ -37,13 +37,18 @@ pub struct FaultLayer {
 }
 
 tokio::task_local! {
-    /// Whose request the server works on.
-    static CALLER: Arc<str>;
+    /// The request that the server works on.
+    static WORK: Call;
 }
 
-/// The client whose request the server works on, while it commits.
-pub(crate) fn caller() -> Option<Arc<str>> {
-    CALLER.try_with(Arc::clone).ok()
+/// The client whose request about this resource the server works on, while it commits. What the server writes besides is its
+/// own.
+pub(crate) fn caller(group: &str, resource: &str) -> Option<Arc<str>> {
+    let client = WORK.try_with(|call| {
+        let is_asked_for = call.request.group == group && call.request.resource == resource;
+        is_asked_for.then(|| Arc::clone(&call.client))
+    });
+    client.ok().flatten()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -117,7 +122,8 @@ where
             }
             let call = faults.begin(&client, info, &body);
             let observer = Observer::new(faults.inner.recorder.clone(), call.clone());
-            let server = async move |request| CALLER.scope(client, serve(inner, request)).await;
+            let work = call.clone();
+            let server = async move |request| WORK.scope(work, serve(inner, request)).await;
             let request = Request::from_parts(parts, Full::new(body));
             let answer = match mode {
                 Mode::Direct => server(request).await,

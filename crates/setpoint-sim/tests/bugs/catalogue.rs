@@ -167,7 +167,11 @@ async fn resize(operator: Operator, cluster: Value, looks_at_claim: bool, grows_
     };
     let has = annotation(&set, "size");
     if if grows_only { has < size } else { has != size } {
-        operator.delete(PODS, "set").await?;
+        if grows_only {
+            operator.delete_as(PODS, &set).await?;
+        } else {
+            operator.delete(PODS, "set").await?;
+        }
         if !looks_at_claim {
             operator.update(CLAIMS, &with_annotation(claim, "size", size)).await?;
         }
@@ -249,19 +253,18 @@ async fn pods_with_claims(operator: Operator, cluster: Value, knows_uid: bool) -
             operator.create(PODS, &cluster, &pod, spec).await?;
         }
     }
-    let last = format!("pod-{replicas}");
-    match operator.get(PODS, &last) {
-        Some(pod)
-            if !is_going(&pod)
-                && operator
-                    .read(CLUSTERS, &name(&cluster))
-                    .await?
-                    .is_some_and(|now| number(&now, "replicas") == replicas) =>
-        {
-            operator.delete(PODS, &last).await
+    match operator.get(PODS, &format!("pod-{replicas}")) {
+        Some(pod) if !is_going(&pod) && (!knows_uid || wants(&operator, &cluster).await? == replicas) => {
+            operator.delete_as(PODS, &pod).await
         }
         _ => Ok(()),
     }
+}
+
+/// How many replicas the cluster wants now.
+async fn wants(operator: &Operator, cluster: &Value) -> Result<u64> {
+    let now = operator.read(CLUSTERS, &name(cluster)).await?;
+    Ok(now.map_or(0, |now| number(&now, "replicas")))
 }
 
 /// The same; a kubelet, and not the operator, lets pods go.
@@ -293,12 +296,19 @@ async fn pods_going(operator: Operator, cluster: Value, looks_at_claims: bool) -
     Ok(())
 }
 
-/// Lets pods that go be gone, a while later.
-pub(crate) fn kubelet(operator: Operator, _: Value) -> BoxFuture<'static, Result> {
+/// Lets pods and claims that go be gone, a while later, as a kubelet and the protection of claims do.
+pub(crate) fn janitor(operator: Operator, _: Value) -> BoxFuture<'static, Result> {
     async move {
-        for pod in operator.all(PODS).iter().filter(|pod| is_going(pod)) {
-            tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-            operator.delete_now(PODS, &name(pod)).await?;
+        for kind in [PODS, CLAIMS] {
+            for mut object in operator.all(kind).into_iter().filter(is_going) {
+                tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+                if kind == PODS {
+                    operator.delete_now(PODS, &name(&object)).await?;
+                } else {
+                    object["metadata"]["finalizers"] = json!([]);
+                    operator.update(CLAIMS, &object).await?;
+                }
+            }
         }
         Ok(())
     }

@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use http::{Method, Request};
 use kube::Client;
 use kube::core::WatchEvent;
@@ -216,19 +216,25 @@ impl Operator {
         self.client.request::<Value>(request(Method::PUT, &uri, Some(&object))).await.map(drop)
     }
 
-    /// Ends a pod as a kubelet does.
-    pub(crate) async fn delete_now(&self, kind: &str, name: &str) -> Result {
-        let uri = format!("{}/{name}", path(kind));
-        let now = json!({"gracePeriodSeconds": 0});
-        match self.client.request::<Value>(request(Method::DELETE, &uri, Some(&now))).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            other => other.map(drop),
-        }
+    pub(crate) async fn delete(&self, kind: &str, name: &str) -> Result {
+        self.delete_with(kind, name, &json!({})).await
     }
 
-    pub(crate) async fn delete(&self, kind: &str, name: &str) -> Result {
+    /// Ends a pod as a kubelet does.
+    pub(crate) async fn delete_now(&self, kind: &str, name: &str) -> Result {
+        self.delete_with(kind, name, &json!({"gracePeriodSeconds": 0})).await
+    }
+
+    /// Deletes the object if it is still as the cache has it.
+    pub(crate) async fn delete_as(&self, kind: &str, object: &Value) -> Result {
+        let metadata = &object["metadata"];
+        let as_known = json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
+        self.delete_with(kind, &name(object), &json!({"preconditions": as_known})).await
+    }
+
+    async fn delete_with(&self, kind: &str, name: &str, options: &Value) -> Result {
         let uri = format!("{}/{name}", path(kind));
-        match self.client.request::<Value>(request(Method::DELETE, &uri, None)).await {
+        match self.client.request::<Value>(request(Method::DELETE, &uri, Some(options))).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             other => other.map(drop),
         }
