@@ -99,9 +99,10 @@ impl World {
     ) -> (Seat, Process) {
         let (env, handle) = self.inner.env.process();
         let layer = if is_faulty { self.inner.faults.layer(name) } else { self.inner.faults.observer(name) };
-        let client = self.connect(layer.process(&handle));
-        let facts = is_told.then(Arc::default);
-        (Seat { name: name.clone(), process, client, env, world: self.clone(), facts }, handle)
+        let layer = layer.process(&handle);
+        let client = self.connect(layer.clone());
+        let (name, facts, world) = (name.clone(), is_told.then(Arc::default), self.clone());
+        (Seat { name, process, client, layer, env, world, facts }, handle)
     }
 
     /// The faults between the clients and the server.

@@ -84,6 +84,13 @@ impl Normal {
         object
     }
 
+    /// Something that is no object, without what differs from run to run.
+    pub(crate) fn bare(value: &Value, aliases: &Aliases) -> Value {
+        let mut value = value.clone();
+        walk(&mut value, &Value::Null, aliases);
+        value
+    }
+
     pub(crate) fn hash(&self, id: &ObjectId, object: &Value, aliases: &Aliases) -> u64 {
         Fnv::of(self.of(id, object, aliases).to_string().as_bytes())
     }

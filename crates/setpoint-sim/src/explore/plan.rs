@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
 use serde_json::{Value, json};
 
 use super::fault::Fault;
@@ -130,6 +131,8 @@ pub struct Targets {
     pub deleted: usize,
     /// States that a resource had before, for each client whose lists of it ask for any version.
     pub old_states: usize,
+    /// Points of kinds that the scenario leaves out.
+    pub left_out: usize,
 }
 
 impl Targets {
@@ -145,6 +148,7 @@ impl Targets {
             + self.changed_children
             + self.deleted
             + self.old_states
+            - self.left_out
     }
 }
 
@@ -154,7 +158,7 @@ impl fmt::Display for Targets {
         write!(
             f,
             "{} writes × 7 + {} changes × 2 + {} writes of leaders + {} pairs of a write and a user's object \
-             + {} reads × 2 + {} places in watches × 5 + {} children + {} changed children + {} deleted objects + {} old states = {}",
+             + {} reads × 2 + {} places in watches × 5 + {} children + {} changed children + {} deleted objects + {} old states - {} left out = {}",
             self.writes,
             self.changes,
             self.leading,
@@ -165,6 +169,7 @@ impl fmt::Display for Targets {
             self.changed_children,
             self.deleted,
             self.old_states,
+            self.left_out,
             self.points(),
         )
     }
@@ -205,8 +210,13 @@ impl Plan {
         };
         for entry in &sent {
             match entry.request.verb {
-                Verb::Watch | Verb::NonResource => {}
-                verb if verb.is_write() => plan.write(&nth(entry), entry, scenario, reference),
+                Verb::Watch => {}
+                Verb::NonResource if is_discovery(&entry.request) => {}
+                verb if verb.is_write()
+                    || (verb == Verb::NonResource && entry.request.method != Method::GET) =>
+                {
+                    plan.write(&nth(entry), entry, scenario, reference)
+                }
                 _ => plan.read(&nth(entry)),
             }
         }
@@ -222,6 +232,9 @@ impl Plan {
         }
         plan.objects(&explored, reference);
         plan.old_caches(&sent, reference);
+        let all = plan.points.len();
+        plan.points.retain(|point| !scenario.left_out.contains(&point.kind));
+        plan.targets.left_out = all - plan.points.len();
         plan.points.sort_by_key(|point| point.kind);
         plan
     }
@@ -241,7 +254,7 @@ impl Plan {
         add(PointKind::ServerError, Effect::Refuse(Refusal::InternalError));
         add(PointKind::ServerRestart, Effect::RestartServer);
         self.targets.writes += 1;
-        if entry.request.verb != Verb::Create {
+        if !matches!(entry.request.verb, Verb::Create | Verb::NonResource) {
             let touch = Interference { act: Act::Touch, object: None };
             let mut add = |kind, effect| self.add(kind, Fault::On(on.clone(), effect));
             add(PointKind::Conflict, Effect::Refuse(Refusal::Conflict));
@@ -339,6 +352,13 @@ impl Plan {
 /// What controllers write beside their work.
 fn is_aside(request: &RequestInfo) -> bool {
     matches!(request.resource.as_str(), "events" | "leases")
+}
+
+/// What the API server says about itself.
+fn is_discovery(request: &RequestInfo) -> bool {
+    ["/api", "/version", "/openapi", "/healthz", "/readyz", "/livez"]
+        .iter()
+        .any(|start| request.path.starts_with(start))
 }
 
 /// Whether the client has ever had a lease.

@@ -133,7 +133,7 @@ impl Running {
         }
         let scenario = (make.scenario)(&world);
         // What the server made before anybody came.
-        let witness = witness.get_or_init(|| Witness::new(scenario.normal.clone(), scenario.always.clone()));
+        let witness = witness.get_or_init(|| Witness::new(&scenario));
         early.lock().drain(..).for_each(|committed| witness.see(&committed));
         let (witness, hand) = (witness.clone(), Hand::new(world.server().as_user(User::admin())));
         Running { world, scenario, witness, hand, told: Arc::default(), options, tasks: Vec::new() }

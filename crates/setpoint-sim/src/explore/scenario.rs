@@ -1,5 +1,6 @@
 //! What a user writes: controllers, steps, and what must hold.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +19,14 @@ use setpoint_env::Env;
 
 use super::normal::{Mask, Normal};
 use super::object::ObjectId;
+use super::plan::PointKind;
 use super::view::View;
+use crate::faults::FaultLayer;
 use crate::world::World;
 
 pub(crate) type Start = Arc<dyn Fn(Seat) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 pub(crate) type Acting = Arc<dyn Fn(World) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+pub(crate) type Look = Arc<dyn Fn() -> Value + Send + Sync>;
 pub(crate) type Check = Arc<dyn Fn(&View) -> Result<(), String> + Send + Sync>;
 
 /// One story without faults: which controllers run, what a user does, and what must hold. [`explore`](crate::explore) tells
@@ -38,12 +42,14 @@ pub struct Scenario {
     pub(crate) steps: Vec<Step>,
     pub(crate) always: Vec<(String, Check)>,
     pub(crate) goals: Vec<(String, Check)>,
+    pub(crate) outside: Vec<(String, Look)>,
     pub(crate) normal: Normal,
     pub(crate) quiet: Duration,
     pub(crate) rest: Duration,
     pub(crate) healing: Duration,
     pub(crate) collects_garbage: bool,
     pub(crate) has_history: bool,
+    pub(crate) left_out: BTreeSet<PointKind>,
 }
 
 /// A controller: how it is started.
@@ -119,12 +125,14 @@ impl Scenario {
             steps: Vec::new(),
             always: Vec::new(),
             goals: Vec::new(),
+            outside: Vec::new(),
             normal: Normal::default(),
             quiet: Duration::from_secs(10),
             rest: Duration::from_secs(120),
             healing: Duration::from_secs(900),
             collects_garbage: true,
             has_history: false,
+            left_out: BTreeSet::new(),
         }
     }
 
@@ -211,6 +219,13 @@ impl Scenario {
         self
     }
 
+    /// The state of something beside the API server, which is compared with the objects: `look` is called at the end of a
+    /// run. Make the thing itself in the closure of the scenario, so that each run has its own.
+    pub fn outside(mut self, name: &str, look: impl Fn() -> Value + Send + Sync + 'static) -> Scenario {
+        self.outside.push((name.to_owned(), Arc::new(look)));
+        self
+    }
+
     /// Does not compare the objects of this resource, nor count what is written to it. It is spelled as kubectl does:
     /// `leases.coordination.k8s.io`. Events and Leases are ignored already.
     pub fn ignore(mut self, resource: &str) -> Scenario {
@@ -256,6 +271,12 @@ impl Scenario {
         self.has_history = true;
         self
     }
+
+    /// Leaves out a kind of faults, since nobody promises to live with it: the pods of a Job that is done do not come back.
+    pub fn without(mut self, kind: PointKind) -> Scenario {
+        self.left_out.insert(kind);
+        self
+    }
 }
 
 impl fmt::Debug for Scenario {
@@ -283,6 +304,7 @@ pub struct Seat {
     pub(crate) name: Arc<str>,
     pub(crate) process: u32,
     pub(crate) client: Client,
+    pub(crate) layer: FaultLayer,
     pub(crate) env: Env,
     pub(crate) world: World,
     /// Where the story hears what the runtime tells, if it is told.
@@ -312,6 +334,11 @@ impl Seat {
     /// Its client: through it, faults reach the controller.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// What puts faults between the controller and a server beside the API server: wrap the client of that one in it.
+    pub fn layer(&self) -> FaultLayer {
+        self.layer.clone()
     }
 
     /// Its time, randomness and tasks.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::normal::{Aliases, Normal, State, normal_path};
 use super::object::ObjectId;
-use super::scenario::Check;
+use super::scenario::{Check, Look, Scenario};
 use super::view::View;
 use crate::faults::caller;
 use crate::world::DIRECT;
@@ -52,6 +52,7 @@ pub(crate) struct Witness {
     start: Instant,
     normal: Arc<Normal>,
     always: Arc<[(String, Check)]>,
+    outside: Arc<[(String, Look)]>,
 }
 
 #[derive(Default)]
@@ -64,13 +65,14 @@ struct Seen {
 }
 
 impl Witness {
-    pub(crate) fn new(normal: Normal, always: Vec<(String, Check)>) -> Witness {
+    pub(crate) fn new(scenario: &Scenario) -> Witness {
         Witness {
             seen: Arc::default(),
             deleted: Arc::default(),
             start: Instant::now(),
-            normal: normal.into(),
-            always: always.into(),
+            normal: Arc::new(scenario.normal.clone()),
+            always: scenario.always.clone().into(),
+            outside: scenario.outside.clone().into(),
         }
     }
 
@@ -152,6 +154,9 @@ impl Witness {
         for (id, value) in seen.live.iter().filter(|(id, _)| !normal.ignores(id)) {
             let called = format!("{}/{}", id.group_resource(), normal_path(id, value));
             state.insert(called, normal.of(id, value, &seen.aliases));
+        }
+        for (name, look) in &*self.outside {
+            state.insert(name.clone(), Normal::bare(&look(), &seen.aliases));
         }
         state
     }

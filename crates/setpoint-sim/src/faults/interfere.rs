@@ -12,6 +12,7 @@ use crate::request::{RequestInfo, Verb};
 /// The annotation that [`Act::Touch`] writes.
 pub(crate) const TOUCHED: &str = "sim.setpoint.dev/touched";
 const MERGE: &str = "application/merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
 const JSON: &str = "application/json";
 
 /// Does to objects what somebody else might do.
@@ -59,8 +60,9 @@ impl Hand {
                 if let Some(object) = object.as_object_mut() {
                     object.remove("status");
                 }
-                let collection = path.rsplit_once('/').map_or(path, |(collection, _)| collection);
-                self.send(Method::POST, collection, JSON, Some(&object)).await;
+                // By the one who applies it in the scenario, so that it stays theirs.
+                let path = format!("{path}?fieldManager=user&force=true");
+                self.send(Method::PATCH, &path, APPLY, Some(&object)).await;
             }
         }
     }
