@@ -234,7 +234,7 @@ impl Scenario {
     }
 
     /// Changes objects before they are compared, to leave out what may differ from run to run. Uids, times, addresses,
-    /// resourceVersions and generated names are left out already.
+    /// resourceVersions and generated names are left out already. What is made `null` is not compared at all.
     pub fn mask(mut self, mask: impl Fn(&ObjectId, &mut Value) + Send + Sync + 'static) -> Scenario {
         self.normal.masks.push(Arc::new(mask) as Mask);
         self

@@ -105,7 +105,7 @@ impl Witness {
         }
         seen.counted += u64::from(counts);
         let called = format!("{}/{}", id.group_resource(), normal_path(&id, &value)).into();
-        let client = caller(&id.group, &id.resource).filter(|client| **client != *DIRECT);
+        let client = caller(&id.group, &id.resource, &id.path).filter(|client| **client != *DIRECT);
         let client = client.unwrap_or_else(|| NOBODY.into());
         let at = self.start.elapsed();
         seen.commits.push(Commit {
@@ -153,7 +153,10 @@ impl Witness {
         let mut state = State::default();
         for (id, value) in seen.live.iter().filter(|(id, _)| !normal.ignores(id)) {
             let called = format!("{}/{}", id.group_resource(), normal_path(id, value));
-            state.insert(called, normal.of(id, value, &seen.aliases));
+            let value = normal.of(id, value, &seen.aliases);
+            if !value.is_null() {
+                state.insert(called, value);
+            }
         }
         for (name, look) in &*self.outside {
             state.insert(name.clone(), Normal::bare(&look(), &seen.aliases));

@@ -43,10 +43,11 @@ tokio::task_local! {
 
 /// The client whose request about this resource the server works on, while it commits. What the server writes besides is its
 /// own.
-pub(crate) fn caller(group: &str, resource: &str) -> Option<Arc<str>> {
+pub(crate) fn caller(group: &str, resource: &str, path: &str) -> Option<Arc<str>> {
     let client = WORK.try_with(|call| {
-        let is_asked_for = call.request.group == group && call.request.resource == resource;
-        is_asked_for.then(|| Arc::clone(&call.client))
+        let RequestInfo { group: asked_group, resource: asked, namespace, .. } = &*call.request;
+        let is_there = namespace.is_empty() || path.split('/').next() == Some(namespace);
+        (asked_group == group && asked == resource && is_there).then(|| Arc::clone(&call.client))
     });
     client.ok().flatten()
 }
