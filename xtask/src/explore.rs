@@ -47,7 +47,11 @@ const fn built_in(name: &'static str, test: &'static str) -> Subject {
 
 const SUBJECTS: &[Subject] = &[
     example("foo", "example-foo"),
-    Subject { program: "network", test: "explore::no_fault_breaks_it", ..example("network", "example-network") },
+    Subject {
+        program: "network",
+        test: "explore::no_fault_breaks_it",
+        ..example("network", "example-network")
+    },
     example("ingress-manager", "example-ingress-manager"),
     example("first-controller", "example-first-controller"),
     example("webhooks", "example-webhooks"),
@@ -71,9 +75,14 @@ const SUBJECTS: &[Subject] = &[
 pub(crate) fn run(options: &Explore) -> Result<ExitCode> {
     for name in &options.only {
         let names = || SUBJECTS.iter().map(|subject| subject.name).collect::<Vec<_>>().join(", ");
-        ensure!(SUBJECTS.iter().any(|subject| subject.name == name), "there is no {name:?}; there are {}", names());
+        ensure!(
+            SUBJECTS.iter().any(|subject| subject.name == name),
+            "there is no {name:?}; there are {}",
+            names()
+        );
     }
-    let is_chosen = |subject: &&Subject| options.only.is_empty() || options.only.iter().any(|only| only == subject.name);
+    let is_chosen =
+        |subject: &&Subject| options.only.is_empty() || options.only.iter().any(|only| only == subject.name);
     let chosen: Vec<&Subject> = SUBJECTS.iter().filter(is_chosen).collect();
     if options.list {
         chosen.iter().for_each(|subject| println!("{}", subject.name));
@@ -82,7 +91,8 @@ pub(crate) fn run(options: &Explore) -> Result<ExitCode> {
     let programs = build(&chosen, options.release)?;
     let mut wrong = Vec::new();
     for subject in &chosen {
-        let program = programs.iter().find(|program| program.is_of(subject)).context("cargo made no such program")?;
+        let program =
+            programs.iter().find(|program| program.is_of(subject)).context("cargo made no such program")?;
         println!("── {} ──", subject.name);
         let mut command = Command::new(&program.path);
         command.args([subject.test, "--exact", "--include-ignored", "--nocapture"]);
@@ -128,7 +138,8 @@ fn build(subjects: &[&Subject], release: bool) -> Result<Vec<Program>> {
     names.into_iter().for_each(|name| drop(cargo.args(["--test", name])));
     let built = cargo.stderr(Stdio::inherit()).output().context("cargo cannot be run")?;
     ensure!(built.status.success(), "the tests cannot be built");
-    let messages = built.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+    let messages =
+        built.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
     let program = |message: Value| {
         let text = |pointer: &str| message.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         // …/examples/foo#example-foo@0.1.0, or …/crates/setpoint-sim#0.1.0

@@ -26,7 +26,6 @@ mod task;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -53,8 +52,8 @@ pub struct Env {
 struct Inner {
     clock: Clock,
     random: Mutex<StdRng>,
-    /// Whether the tasks of processes run in an order that the seed chooses.
-    is_shuffled: AtomicBool,
+    /// What the tasks of processes run in the order of, if they do.
+    order: Mutex<Option<StdRng>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +79,7 @@ impl Env {
     }
 
     fn new(clock: Clock, random: StdRng) -> Env {
-        let inner = Inner { clock, random: Mutex::new(random), is_shuffled: AtomicBool::new(false) };
+        let inner = Inner { clock, random: Mutex::new(random), order: Mutex::default() };
         Env { inner: Arc::new(inner), process: None }
     }
 
@@ -156,16 +155,16 @@ impl Env {
     /// The same time, for the tasks of one process of a simulation, and the hand that pauses and kills it. Its random
     /// sequence is its own: what it draws changes nothing for others.
     pub fn process(&self) -> (Env, Process) {
-        let is_shuffled = self.inner.is_shuffled.load(Ordering::Relaxed);
-        let process = Process::new(is_shuffled.then(|| StdRng::seed_from_u64(self.random())));
+        let order = self.inner.order.lock().as_mut().map(|order| StdRng::seed_from_u64(order.next_u64()));
+        let process = Process::new(order);
         let env = Env::new(self.inner.clock, StdRng::seed_from_u64(self.random()));
         (Env { process: Some(process.clone()), ..env }, process)
     }
 
-    /// Lets the tasks of processes that are made from now on run in an order that follows the seed: one that could run
+    /// Lets the tasks of processes that are made from now on run in an order that follows this seed: one that could run
     /// waits now and then until others have. Tasks that other crates spawn are not touched.
-    pub fn shuffle(&self) {
-        self.inner.is_shuffled.store(true, Ordering::Relaxed);
+    pub fn shuffle(&self, seed: u64) {
+        *self.inner.order.lock() = Some(StdRng::seed_from_u64(seed));
     }
 }
 

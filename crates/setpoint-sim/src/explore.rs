@@ -127,6 +127,8 @@ pub struct Finding {
     pub violations: Vec<Violation>,
     /// How many runs it took to find it.
     pub runs: usize,
+    /// The number of the single fault, for `SETPOINT_SIM_POINT`.
+    pub point: Option<usize>,
     /// Everything about it, for a terminal. Only the first findings have it.
     pub report: String,
 }
@@ -178,7 +180,7 @@ impl Explorer {
     /// One number for everything that passes between clients and server in a run with this seed, with the order of tasks
     /// chosen by it.
     pub fn hash(&self, seed: u64) -> u64 {
-        run(&self.make, &[], None, Options { seed, is_shuffled: true, is_told: false }).trace.hash()
+        run(&self.make, &[Fault::Order(seed)], None, Options { seed, is_told: false }).trace.hash()
     }
 
     /// What happens without faults, a line each.
@@ -192,8 +194,7 @@ impl Explorer {
     pub fn run(&self) -> Exploration {
         let clock = report::Clock::start();
         let reference = run(&self.make, &[], None, self.options());
-        let scenario = (self.make.scenario)(&World::run(self.seed, async |world| world));
-        let plan = Plan::new(&scenario, &reference);
+        let plan = Plan::new(&reference);
         let mut exploration = Exploration {
             name: self.name.clone(),
             targets: plan.targets,
@@ -206,11 +207,11 @@ impl Explorer {
         let alone = judge_alone(&reference);
         if !alone.is_empty() {
             // Without faults it must be right: everything else is compared with it.
-            self.find(&mut exploration, &reference, &[], alone);
+            self.find(&mut exploration, &reference, &[], alone, None);
             exploration.took = clock.elapsed();
             return exploration;
         }
-        self.transitions(&scenario, &reference, &mut exploration);
+        self.transitions(&reference, &mut exploration);
         let progress = Progress::new(&self.name, plan.points.len());
         let wanted = |index: &usize| self.only.as_ref().is_none_or(|only| only.contains(index));
         let indices: Vec<usize> = (0..plan.points.len()).filter(wanted).collect();
@@ -240,7 +241,13 @@ impl Explorer {
         for (index, violations) in failed {
             let point = &plan.points[index];
             exploration.tried.entry(point.kind).or_default().failed += 1;
-            self.find(&mut exploration, &reference, std::slice::from_ref(&point.fault), violations);
+            self.find(
+                &mut exploration,
+                &reference,
+                std::slice::from_ref(&point.fault),
+                violations,
+                Some(index),
+            );
         }
         if exploration.findings.is_empty() && !self.budget.is_zero() && self.only.is_none() {
             self.several(&plan, &reference, &progress, &mut exploration);
@@ -266,7 +273,7 @@ impl Explorer {
         };
         let violations = judge(&reference, &outcome, faults);
         if !violations.is_empty() {
-            self.find(&mut exploration, &reference, faults, violations);
+            self.find(&mut exploration, &reference, faults, violations, None);
         }
         exploration.took = clock.elapsed();
         exploration
@@ -279,9 +286,10 @@ impl Explorer {
         reference: &Outcome,
         faults: &[Fault],
         violations: Vec<Violation>,
+        point: Option<usize>,
     ) {
-        let mut finding =
-            Finding { faults: faults.to_vec(), violations, runs: exploration.runs, report: String::new() };
+        let (faults, runs, report) = (faults.to_vec(), exploration.runs, String::new());
+        let mut finding = Finding { faults, violations, runs, point, report };
         if exploration.findings.len() < EXPLAINED {
             self.shrink(reference, &mut finding);
             let told = Options { is_told: true, ..self.options() };

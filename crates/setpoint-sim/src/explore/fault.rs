@@ -22,6 +22,8 @@ pub enum Fault {
     /// When everything has come to rest, this client crashes, and finds a server whose cache of this resource is at this
     /// revision. Only lists that ask for any version see it.
     OldCache(String, String, u64),
+    /// Tasks run in the order that this seed chooses.
+    Order(u64),
 }
 
 impl Fault {
@@ -32,6 +34,7 @@ impl Fault {
             Fault::AtRest(act, path) => format!("Fault::AtRest(Act::{act:?}, {path:?}.into())"),
             Fault::Revert(path, value) => format!("Fault::Revert({path:?}.into(), json!({value}))"),
             Fault::Finalizer(path) => format!("Fault::Finalizer({path:?}.into())"),
+            Fault::Order(seed) => format!("Fault::Order({seed})"),
             Fault::OldCache(client, resource, revision) => {
                 format!("Fault::OldCache({client:?}.into(), {resource:?}.into(), {revision})")
             }
@@ -91,6 +94,7 @@ impl fmt::Display for Fault {
                 write!(f, "somebody sets {path} back to what it was, when all is at rest")
             }
             Fault::Finalizer(path) => write!(f, "a foreign finalizer is on {path}"),
+            Fault::Order(seed) => write!(f, "tasks run in the order of seed {seed}"),
             Fault::OldCache(client, resource, revision) => write!(
                 f,
                 "crash of {client} when all is at rest, and a restart onto a cache of {resource} of revision {revision}"

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::fault::Fault;
 use super::run::Outcome;
-use super::scenario::Scenario;
 use super::witness::{Change, Commit};
 use crate::faults::{Act, Effect, Interference, Match, Refusal};
 use crate::request::{RequestInfo, Verb};
@@ -182,7 +181,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(scenario: &Scenario, reference: &Outcome) -> Plan {
+    pub(crate) fn new(reference: &Outcome) -> Plan {
+        let scenario = &reference.scenario;
         let explored: BTreeSet<&str> = scenario
             .controllers
             .iter()
@@ -215,7 +215,7 @@ impl Plan {
                 verb if verb.is_write()
                     || (verb == Verb::NonResource && entry.request.method != Method::GET) =>
                 {
-                    plan.write(&nth(entry), entry, scenario, reference)
+                    plan.write(&nth(entry), entry, reference)
                 }
                 _ => plan.read(&nth(entry)),
             }
@@ -243,7 +243,7 @@ impl Plan {
         self.points.push(Point { kind, fault });
     }
 
-    fn write(&mut self, on: &Match, entry: &Entry, scenario: &Scenario, reference: &Outcome) {
+    fn write(&mut self, on: &Match, entry: &Entry, reference: &Outcome) {
         let mut add = |kind, effect| self.add(kind, Fault::On(on.clone(), effect));
         add(PointKind::CrashBefore, Effect::CrashBefore);
         add(PointKind::CrashAfterCommit, Effect::CrashAfterCommit);
@@ -266,7 +266,7 @@ impl Plan {
             self.targets.leading += 1;
         }
         let paths: BTreeSet<&str> =
-            scenario.steps.iter().filter_map(|step| Some(step.target()?.path.as_str())).collect();
+            reference.scenario.steps.iter().filter_map(|step| Some(step.target()?.path.as_str())).collect();
         // A namespace goes slowly, with all that is in it.
         let can_come_back =
             |path: &&str| !path.starts_with("/api/v1/namespaces/") || path.matches('/').count() > 4;

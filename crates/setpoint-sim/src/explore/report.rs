@@ -166,6 +166,10 @@ fn report(f: &mut String, name: &str, finding: &Finding, without: &Story, with: 
     if pairs.len() > from + ROWS {
         writeln!(f, "  … {} more", pairs.len() - from - ROWS)?;
     }
+    if let Some(point) = finding.point {
+        let test = name.rsplit("::").next().unwrap_or(name);
+        writeln!(f, "\nTo see it again: SETPOINT_SIM_POINT={point} cargo test {test} -- --nocapture")?;
+    }
     if !finding.faults.is_empty() {
         writeln!(f, "\nTo keep it as a test:\n\n{}", code(name, finding))?;
     }

@@ -46,6 +46,7 @@ const FINALIZER: &str = "sim.setpoint.dev/foreign";
 
 /// What a run has come to.
 pub(crate) struct Outcome {
+    pub(crate) scenario: Scenario,
     /// What there is in the end, as it is compared.
     pub(crate) state: State,
     /// What there is in the end.
@@ -74,8 +75,6 @@ pub(crate) struct Make {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) seed: u64,
-    /// Whether the order of tasks follows the seed.
-    pub(crate) is_shuffled: bool,
     /// Whether the story is wanted, with what the runtime tells.
     pub(crate) is_told: bool,
 }
@@ -88,8 +87,12 @@ pub(crate) fn run(make: &Make, faults: &[Fault], expected: Option<&State>, optio
         .start_paused(true)
         .build()
         .expect("a runtime without I/O needs nothing from the system");
+    let order = faults.iter().find_map(|fault| match fault {
+        Fault::Order(seed) => Some(*seed),
+        _ => None,
+    });
     let mut outcome = runtime.block_on(async {
-        let running = Running::start(make, options);
+        let running = Running::start(make, options, order);
         running.play(faults, expected).await
     });
     drop(runtime);
@@ -118,7 +121,7 @@ struct Told {
 }
 
 impl Running {
-    fn start(make: &Make, options: Options) -> Running {
+    fn start(make: &Make, options: Options, order: Option<u64>) -> Running {
         let early = Arc::new(Mutex::new(Vec::new()));
         let witness = Arc::new(OnceLock::<Witness>::new());
         let (kept, seen) = (early.clone(), witness.clone());
@@ -128,8 +131,8 @@ impl Running {
                 None => kept.lock().push(committed),
             })
         });
-        if options.is_shuffled {
-            world.env().shuffle();
+        if let Some(seed) = order {
+            world.env().shuffle(seed);
         }
         let scenario = (make.scenario)(&world);
         // What the server made before anybody came.
@@ -197,7 +200,8 @@ impl Running {
             }
             story.sort();
         }
-        Outcome { state, view, states, commits, trace, troubles, writes_at_rest, healed, story }
+        let scenario = self.scenario.clone();
+        Outcome { scenario, state, view, states, commits, trace, troubles, writes_at_rest, healed, story }
     }
 
     fn tell(&self, who: &str, what: String) {
@@ -395,7 +399,7 @@ impl Running {
                     process.kill();
                 }
             }
-            Fault::On(..) | Fault::Finalizer(_) => return,
+            Fault::On(..) | Fault::Finalizer(_) | Fault::Order(_) => return,
         }
         let line =
             Line { at: self.world.now(), who: "somebody".into(), what: fault.to_string(), is_fault: true };

@@ -11,8 +11,8 @@ use super::fault::Fault;
 use super::judge::{Oracle, Violation, judge, judge_alone};
 use super::plan::Plan;
 use super::report::{Clock, Progress};
-use super::run::{Make, Options, Outcome, run};
-use super::scenario::{Scenario, Step};
+use super::run::{Make, Outcome, run};
+use super::scenario::Step;
 use super::{Exploration, Explorer, Finding};
 use crate::faults::Effect;
 use crate::hash::Fnv;
@@ -71,9 +71,10 @@ impl Explorer {
                             *runs as u64
                         };
                         let chosen = choose(number, plan.points.len(), &coverage.lock().corpus);
-                        let faults: Vec<_> = chosen.iter().map(|at| plan.points[*at].fault.clone()).collect();
-                        let options = Options { seed: self.seed, is_shuffled: false, is_told: false };
-                        let outcome = run(&self.make, &faults, Some(&reference.state), options);
+                        let mut faults: Vec<_> =
+                            chosen.iter().map(|at| plan.points[*at].fault.clone()).collect();
+                        faults.push(Fault::Order(number));
+                        let outcome = run(&self.make, &faults, Some(&reference.state), self.options());
                         let violations = judge(reference, &outcome, &faults);
                         progress.ran(!violations.is_empty());
                         let kinds = chosen.iter().map(|at| plan.points[*at].kind as usize).collect();
@@ -94,17 +95,13 @@ impl Explorer {
         exploration.several.runs = runs;
         if let Some((_, faults, violations)) = found.into_inner() {
             exploration.several.failed = 1;
-            self.find(exploration, reference, &faults, violations);
+            self.find(exploration, reference, &faults, violations, None);
         }
     }
 
     /// A change and its opposite; two ways to one state.
-    pub(super) fn transitions(
-        &self,
-        scenario: &Scenario,
-        reference: &Outcome,
-        exploration: &mut Exploration,
-    ) {
+    pub(super) fn transitions(&self, reference: &Outcome, exploration: &mut Exploration) {
+        let scenario = &reference.scenario;
         if scenario.has_history {
             return;
         }
@@ -127,7 +124,7 @@ impl Explorer {
                     violations.push(Violation { oracle, why });
                 }
                 if !violations.is_empty() {
-                    self.find(exploration, reference, &[], violations);
+                    self.find(exploration, reference, &[], violations, None);
                 }
             }
         }

@@ -17,7 +17,9 @@ fn map(value: &str) -> ConfigMap {
 /// Every ConfigMap with data has a Secret with the same.
 async fn copy(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
-    let Some(data) = map.data.as_ref().filter(|data| data.contains_key("key")) else { return Ok(Action::done()) };
+    let Some(data) = map.data.as_ref().filter(|data| data.contains_key("key")) else {
+        return Ok(Action::done());
+    };
     let wanted: Secret = serde_json::from_value(json!({
         "metadata": {"name": key.name(), "namespace": key.namespace(), "ownerReferences": [controller_reference(&*map)],
             "annotations": data},
@@ -75,13 +77,16 @@ fn what_is_found_does_not_depend_on_threads() {
 /// A controller that makes two Secrets, and looks for the first one alone.
 async fn make_two(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
-    if map.data.as_ref().is_none_or(|data| !data.contains_key("key")) || cx.lister::<Secret>().get(&key).is_some() {
+    if map.data.as_ref().is_none_or(|data| !data.contains_key("key"))
+        || cx.lister::<Secret>().get(&key).is_some()
+    {
         return Ok(Action::done());
     }
     let secrets: Api<Secret> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
     for name in [key.name().to_owned(), format!("{}-2", key.name())] {
         let owners = [controller_reference(&*map)];
-        let secret: Secret = serde_json::from_value(json!({"metadata": {"name": name, "ownerReferences": owners}}))?;
+        let secret: Secret =
+            serde_json::from_value(json!({"metadata": {"name": name, "ownerReferences": owners}}))?;
         secrets.create(&Default::default(), &secret).await?;
     }
     Ok(Action::done())
@@ -100,7 +105,13 @@ fn once(_: &World) -> Scenario {
 fn a_finding_is_told_with_its_faults_both_timelines_and_a_test_to_paste() {
     let exploration = Explorer::new("once", once).run();
     let crash = Fault::On(
-        Match::any().verb(Verb::Create).resource("secrets").client("once").namespace("default").name("a-2").nth(1),
+        Match::any()
+            .verb(Verb::Create)
+            .resource("secrets")
+            .client("once")
+            .namespace("default")
+            .name("a-2")
+            .nth(1),
         Effect::CrashBefore,
     );
     let finding = exploration.findings.iter().find(|finding| finding.faults == [crash.clone()]);
@@ -124,7 +135,13 @@ fn a_pasted_test_fails_in_the_same_way() {
     replay(
         once,
         [Fault::On(
-            Match::any().verb(Verb::Create).resource("secrets").client("once").namespace("default").name("a-2").nth(1),
+            Match::any()
+                .verb(Verb::Create)
+                .resource("secrets")
+                .client("once")
+                .namespace("default")
+                .name("a-2")
+                .nth(1),
             Effect::CrashBefore,
         )],
     );
