@@ -116,6 +116,10 @@ fn walk(value: &mut Value, generation: &Value, aliases: &Aliases) {
                 *observed =
                     if observed == generation { "<generation>".into() } else { "<old generation>".into() };
             }
+            // In the order in which they came first.
+            if let Some(conditions) = fields.get_mut("conditions").and_then(Value::as_array_mut) {
+                conditions.sort_by_cached_key(|condition| condition["type"].as_str().map(str::to_owned));
+            }
             fields.values_mut().for_each(|value| walk(value, generation, aliases));
             rename_keys(fields, aliases);
         }
