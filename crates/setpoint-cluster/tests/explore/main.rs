@@ -117,11 +117,13 @@ fn cronjob_controller() {
         let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "a"}]}});
         let spec = json!({"schedule": "0 1 * * *", "jobTemplate": {"spec": {"template": pod}}});
         let cron_job: CronJob = object(json!({"metadata": named("night"), "spec": spec}));
-        scenario("cronjob", "job,scheduler,node-lifecycle", 1)
-            .apply(&cron_job)
-            .step("it is after one o'clock", |_| async {
-                Ok::<_, String>(sleep(Duration::from_secs(3700)).await)
-            })
+        scenario("cronjob", "job,scheduler,node-lifecycle", 1).apply(&cron_job).step(
+            "it is after one o'clock",
+            |_| async {
+                sleep(Duration::from_secs(3700)).await;
+                Ok::<_, String>(())
+            },
+        )
     });
 }
 

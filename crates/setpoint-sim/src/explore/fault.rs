@@ -10,6 +10,7 @@ use crate::faults::{Act, Effect, Match, Refusal};
 /// One thing that goes wrong in a run. A list of them is a run that can be told again: see [`replay`](crate::replay).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "nearly all faults are of the large kind, and there are few")]
 pub enum Fault {
     /// It happens to a request.
     On(Match, Effect),

@@ -369,7 +369,7 @@ fn leads(client: &Arc<str>, commits: &[Commit]) -> bool {
 /// Whether the object of this path is there at this time.
 fn is_there(path: &str, at: Duration, commits: &[Commit]) -> bool {
     let those = commits.iter().filter(|commit| commit.at <= at && commit.id.api_path(&commit.value) == path);
-    those.last().is_some_and(|last| last.change != Change::Deleted)
+    those.max_by_key(|commit| commit.revision).is_some_and(|last| last.change != Change::Deleted)
 }
 
 /// What an object says, without its metadata and status.

@@ -9,14 +9,13 @@ use std::time::Duration;
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::json;
-use setpoint::facts::Subscription;
 use setpoint_apiserver::{Builder, User};
 use setpoint_env::{Process, Task};
 use tokio::time::{sleep, timeout};
 
 use super::fault::Fault;
 use super::normal::State;
-use super::scenario::{Player, Scenario, Step, Target};
+use super::scenario::{Heard, Player, Scenario, Step, Target};
 use super::story::{Line, Story};
 use super::view::View;
 use super::witness::{Commit, NOBODY, Witness};
@@ -115,7 +114,7 @@ struct Running {
 struct Told {
     lines: Mutex<Vec<Line>>,
     troubles: Mutex<Vec<String>>,
-    facts: Mutex<Vec<(Arc<str>, Arc<Mutex<Vec<Subscription>>>)>>,
+    facts: Mutex<Vec<(Arc<str>, Heard)>>,
     /// The process of each controller.
     processes: Mutex<BTreeMap<Arc<str>, Process>>,
 }

@@ -26,6 +26,8 @@ use crate::world::World;
 
 pub(crate) type Start = Arc<dyn Fn(Seat) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 pub(crate) type Acting = Arc<dyn Fn(World) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+/// What the story hears of a runtime.
+pub(crate) type Heard = Arc<Mutex<Vec<Subscription>>>;
 pub(crate) type Look = Arc<dyn Fn() -> Value + Send + Sync>;
 pub(crate) type Check = Arc<dyn Fn(&View) -> Result<(), String> + Send + Sync>;
 
@@ -308,7 +310,7 @@ pub struct Seat {
     pub(crate) env: Env,
     pub(crate) world: World,
     /// Where the story hears what the runtime tells, if it is told.
-    pub(crate) facts: Option<Arc<Mutex<Vec<Subscription>>>>,
+    pub(crate) facts: Option<Heard>,
 }
 
 impl fmt::Debug for Seat {

@@ -200,7 +200,7 @@ fn choose(number: u64, points: usize, corpus: &[Vec<usize>]) -> Vec<usize> {
     let mut chosen = match corpus.len() {
         0 => Vec::new(),
         // Every other run begins anew.
-        n if number % 2 == 0 => corpus[below(n)].clone(),
+        n if number.is_multiple_of(2) => corpus[below(n)].clone(),
         _ => Vec::new(),
     };
     let wanted = (chosen.len() + 1).max(2).min(points);
