@@ -5,6 +5,7 @@
 
 mod bench;
 mod counts;
+mod explore;
 mod fuzz;
 mod kinds;
 mod kubeconfig;
@@ -25,6 +26,8 @@ enum Task {
     Bench(Box<bench::Bench>),
     /// Count the instructions of the hot paths, and compare with bench/counts.txt (needs valgrind).
     Counts(counts::Counts),
+    /// Try every fault at every point of our own controllers.
+    Explore(explore::Explore),
     /// Run inputs that nobody thought of, and keep those that reach new code (installs cargo-fuzz).
     Fuzz(fuzz::Fuzz),
     /// Generate the table of built-in kinds and its test vectors (needs Go).
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Bench(options) => bench::run(&options),
         Task::Counts(options) => counts::run(&options),
+        Task::Explore(options) => explore::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Kinds(options) => kinds::run(&options),
         Task::Load(options) => load::run(&options),

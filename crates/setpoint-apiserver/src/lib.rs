@@ -71,5 +71,5 @@ pub use kinds::network::{ServiceIpRanges, ServiceIpRangesError};
 pub use logs::{LogLine, LogSource};
 pub use response::Body;
 pub use server::{ApiServer, AsUser, Builder};
-pub use storage::OpenError;
+pub use storage::{Committed, OpenError};
 pub use user::User;

@@ -40,7 +40,7 @@ use crate::resource::{Registry, Resource};
 use crate::response::Body;
 use crate::serve;
 use crate::status::Result;
-use crate::storage::{Durability, Limits, Memory, NotStored, OpenError, Redb, Storage};
+use crate::storage::{Committed, Durability, Limits, Memory, NotStored, Observer, OpenError, Redb, Storage};
 use crate::store;
 use crate::user::User;
 use crate::webhook;
@@ -177,6 +177,7 @@ pub struct Builder {
     service_ranges: ServiceIpRanges,
     has_aggregated_discovery: bool,
     logs: Option<Arc<dyn LogSource>>,
+    observer: Option<Observer>,
 }
 
 impl Default for Builder {
@@ -198,6 +199,7 @@ impl Default for Builder {
             service_ranges: ServiceIpRanges::default(),
             has_aggregated_discovery: true,
             logs: None,
+            observer: None,
         }
         .service_accounts(false)
     }
@@ -323,10 +325,17 @@ impl Builder {
         self
     }
 
+    /// Is told of every change at the moment when a server that keeps everything in memory commits it, whoever made it: for
+    /// tests that judge. It runs while the store is locked: it must be quick, and must not ask the server anything.
+    pub fn observer(mut self, tell: impl Fn(Committed) + Send + Sync + 'static) -> Builder {
+        self.observer = Some(Observer::new(tell));
+        self
+    }
+
     /// Starts a server that keeps everything in memory. Call it inside a tokio runtime.
     #[must_use]
     pub fn build(self) -> ApiServer {
-        let storage = Box::new(Memory::new(self.history));
+        let storage = Box::new(Memory::new(self.history).observed(self.observer.clone()));
         let started = self.start(storage).now_or_never().expect("memory keeps nobody waiting");
         started.expect("memory keeps everything")
     }

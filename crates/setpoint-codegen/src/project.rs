@@ -288,6 +288,7 @@ impl Facts<'_> {
             "src/children.rs" => !self.owned.is_empty(),
             // Without a sample nothing can be created, and without any write nothing can be seen.
             "tests/rbac.rs" => self.has_sample() && (self.has_conditions || !self.owned.is_empty()),
+            "tests/explore.rs" => self.has_sample(),
             path => self.project.has_webhook || !path.contains("webhook"),
         }
     }

@@ -38,7 +38,7 @@ pub use task::Task;
 use tokio::time::Instant;
 
 /// Where virtual wall-clock time starts: 2026-01-01T00:00:00Z.
-const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
+pub const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// Time, randomness and tasks. Cheap to clone; clones share one random sequence.
 #[derive(Clone, Debug)]
@@ -52,9 +52,11 @@ pub struct Env {
 struct Inner {
     clock: Clock,
     random: Mutex<StdRng>,
+    /// What the tasks of processes run in the order of, if they do.
+    order: Mutex<Option<StdRng>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Clock {
     System,
     /// Wall-clock time as a fixed start plus what has passed on tokio's clock.
@@ -77,7 +79,8 @@ impl Env {
     }
 
     fn new(clock: Clock, random: StdRng) -> Env {
-        Env { inner: Arc::new(Inner { clock, random: Mutex::new(random) }), process: None }
+        let inner = Inner { clock, random: Mutex::new(random), order: Mutex::default() };
+        Env { inner: Arc::new(inner), process: None }
     }
 
     /// Wall-clock time, for timestamps that people and other machines see.
@@ -149,10 +152,19 @@ impl Env {
         })
     }
 
-    /// The same time and randomness, for the tasks of one process of a simulation, and the hand that pauses and kills it.
+    /// The same time, for the tasks of one process of a simulation, and the hand that pauses and kills it. Its random
+    /// sequence is its own: what it draws changes nothing for others.
     pub fn process(&self) -> (Env, Process) {
-        let process = Process::default();
-        (Env { inner: self.inner.clone(), process: Some(process.clone()) }, process)
+        let order = self.inner.order.lock().as_mut().map(|order| StdRng::seed_from_u64(order.next_u64()));
+        let process = Process::new(order);
+        let env = Env::new(self.inner.clock, StdRng::seed_from_u64(self.random()));
+        (Env { process: Some(process.clone()), ..env }, process)
+    }
+
+    /// Lets the tasks of processes that are made from now on run in an order that follows this seed: one that could run
+    /// waits now and then until others have. Tasks that other crates spawn are not touched.
+    pub fn shuffle(&self, seed: u64) {
+        *self.inner.order.lock() = Some(StdRng::seed_from_u64(seed));
     }
 }
 

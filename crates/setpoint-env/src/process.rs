@@ -1,11 +1,14 @@
 //! Tasks that are paused, resumed and killed together: a process of a simulation.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
+use rand::RngExt;
+use rand::rngs::StdRng;
+use tokio::sync::Notify;
 
 /// The tasks that were spawned through one [`Env::process`](crate::Env::process), as the process that they would be in
 /// production. Clones are the same process.
@@ -23,13 +26,23 @@ struct State {
     is: AtomicU8,
     /// Of the tasks that wanted to run while it was paused.
     waiting: Mutex<Vec<Waker>>,
+    killed: Notify,
+    /// Decides which task waits for others, if the order of tasks follows the seed.
+    order: Option<Mutex<StdRng>>,
 }
 
 const RUNNING: u8 = 0;
 const PAUSED: u8 = 1;
 const KILLED: u8 = 2;
 
+/// One poll in so many is put off when the order of tasks follows the seed.
+const PUT_OFF: u32 = 4;
+
 impl Process {
+    pub(crate) fn new(order: Option<StdRng>) -> Process {
+        Process { state: Arc::new(State { order: order.map(Mutex::new), ..State::default() }) }
+    }
+
     /// Stops every task where it stands, until [`Process::resume`].
     pub fn pause(&self) {
         let _killed = self.change(RUNNING, PAUSED);
@@ -46,6 +59,21 @@ impl Process {
     pub fn kill(&self) {
         self.state.is.store(KILLED, Ordering::Relaxed);
         self.state.waiting.lock().clear();
+        self.state.killed.notify_waiters();
+    }
+
+    /// Whether both are the same process.
+    pub fn is(&self, other: &Process) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+
+    /// Waits until it is killed.
+    pub async fn killed(&self) {
+        let mut killed = pin!(self.state.killed.notified());
+        killed.as_mut().enable();
+        if !self.is_killed() {
+            killed.await;
+        }
     }
 
     /// Whether it was killed.
@@ -64,7 +92,14 @@ impl Process {
     /// Whether a task may run now; if not, it is woken when it may.
     fn may_run(&self, cx: &Context<'_>) -> bool {
         match self.state.is.load(Ordering::Relaxed) {
-            RUNNING => true,
+            RUNNING => {
+                let is_put_off =
+                    self.state.order.as_ref().is_some_and(|order| order.lock().random_ratio(1, PUT_OFF));
+                if is_put_off {
+                    cx.waker().wake_by_ref();
+                }
+                !is_put_off
+            }
             PAUSED => {
                 self.state.waiting.lock().push(cx.waker().clone());
                 false
@@ -148,5 +183,20 @@ mod tests {
         sleep(10 * SECOND).await;
         assert_eq!(count.load(Ordering::Relaxed), 4);
         assert!(process.is_killed());
+        process.killed().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_the_end_of_a_process_hears_of_it() {
+        let (env, process) = Env::seeded(1).process();
+        let waiting = {
+            let process = process.clone();
+            Env::seeded(1).spawn(async move { process.killed().await })
+        };
+        let _task = env.spawn(sleep(10 * SECOND));
+        sleep(SECOND).await;
+        assert!(!waiting.is_finished());
+        process.kill();
+        waiting.await.unwrap();
     }
 }

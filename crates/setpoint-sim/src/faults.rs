@@ -1,6 +1,8 @@
 //! How the world misbehaves between a client and the server: by script, or by seed.
 
 mod effect;
+mod fates;
+mod interfere;
 mod layer;
 mod lines;
 mod link;
@@ -13,10 +15,12 @@ mod swarm;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-pub use effect::{Effect, FaultKind};
+pub use effect::{Act, Effect, FaultKind, Interference};
+pub(crate) use interfere::{Hand, TOUCHED};
+pub(crate) use layer::caller;
 pub use layer::{Body, FaultLayer, FaultService};
 pub use matching::Match;
 use parking_lot::Mutex;
@@ -26,9 +30,10 @@ use setpoint_env::Env;
 pub use swarm::Swarm;
 use tokio::sync::watch;
 
+use self::fates::Fates;
 use self::link::Link;
 use crate::hash::Fnv;
-use crate::request::RequestInfo;
+use crate::request::{RequestInfo, Verb};
 use crate::trace::{Call, Recorder, Trace, What};
 
 /// The faults of one run: its script, its swarm, and what has fired. Clones are the same faults.
@@ -49,6 +54,10 @@ struct Inner {
     requests: Mutex<BTreeMap<Arc<str>, u64>>,
     fired: Mutex<Vec<Fired>>,
     link: Link,
+    fates: Fates,
+    hand: OnceLock<Hand>,
+    /// Clients whose lists of a resource from any version show an old one.
+    travellers: Mutex<BTreeMap<(Arc<str>, String), u64>>,
     recorder: Recorder,
 }
 
@@ -100,6 +109,9 @@ impl Faults {
                 requests: Mutex::default(),
                 fired: Mutex::default(),
                 link: Link::up(),
+                fates: Fates::new(env.clone()),
+                hand: OnceLock::new(),
+                travellers: Mutex::default(),
                 recorder: Recorder::new(env),
             }),
         }
@@ -128,6 +140,7 @@ impl Faults {
         for rule in self.inner.rules.lock().iter() {
             rule.release();
         }
+        self.inner.travellers.lock().clear();
     }
 
     /// The faults that took place, in order.
@@ -169,6 +182,36 @@ impl Faults {
     /// Lets new connections in again.
     pub fn start_server(&self) {
         self.inner.link.start();
+    }
+
+    /// Who does what [`Effect::Interfere`] says. Without one nothing happens.
+    pub(crate) fn set_hand(&self, hand: Hand) {
+        let _set_before = self.inner.hand.set(hand);
+    }
+
+    /// Lets lists of this client that ask for any version (`resourceVersion=0`) of this resource show what there was at
+    /// `revision`: a legal server may have a cache that is so old.
+    pub(crate) fn travel_back(&self, client: &str, resource: &str, revision: u64) {
+        self.inner.travellers.lock().insert((client.into(), resource.to_owned()), revision);
+    }
+
+    /// The URI of a list of a client that is shown an old state.
+    fn old(&self, client: &Arc<str>, request: &RequestInfo) -> Option<http::Uri> {
+        let revision = *self.inner.travellers.lock().get(&(client.clone(), request.group_resource()))?;
+        if request.verb != Verb::List || request.query("resourceVersion") != Some("0") {
+            return None;
+        }
+        let exact = format!("resourceVersion={revision}&resourceVersionMatch=Exact");
+        let (path, query) = request.path.split_once('?')?;
+        let kept = query.split('&').filter(|pair| !pair.starts_with("resourceVersion"));
+        let query: Vec<&str> = kept.chain([exact.as_str()]).collect();
+        format!("{path}?{}", query.join("&")).parse().ok()
+    }
+
+    async fn interfere(&self, interference: &Interference, request: &RequestInfo) {
+        if let Some(hand) = self.inner.hand.get() {
+            hand.interfere(interference, request).await;
+        }
     }
 
     /// Virtual time since the start of the run.

@@ -28,7 +28,12 @@
 //! });
 //! ```
 //!
+//! That is one fault at one point, chosen by hand. [`explore`] chooses by itself: it runs a [`Scenario`] without faults,
+//! finds every point at which something can go wrong, tries each, and judges by where the run without faults came to.
+//!
 //! # The parts
+//! - [`explore`]: every fault at every point of a [`Scenario`], with a report of what was found. [`replay`] runs what a
+//!   report gives to paste; [`Explorer`] has more settings.
 //! - [`World`]: the server, its time and seed, and clients. [`World::client_named`] goes through the faults,
 //!   [`World::direct`] around them.
 //! - [`Faults`]: by script (`faults.on(`[`Match`]`)` and an effect gives a [`Rule`]) or by seed ([`Swarm`]).
@@ -56,20 +61,29 @@
 //! | [`insert_after_events`](On::insert_after_events) | Bytes appear in a watch that the server did not send. |
 //! | [`delay_events`](On::delay_events) | The events of a watch arrive later. |
 //! | [`hold`](On::hold) | A watch is silent until it is released: the client's view is stale. |
+//! | [`Effect::StallAfterEvents`] | The same for a while. |
+//! | [`Effect::HideAfterEvents`] | The same, and then the watch expires: what was in between is never seen. |
+//! | [`Effect::CrashBefore`], [`CrashAfterCommit`](Effect::CrashAfterCommit), [`CrashAfterAnswer`](Effect::CrashAfterAnswer) | The client's process dies. |
+//! | [`Effect::PauseAfterAnswer`] | The client's process stands still. |
+//! | [`Effect::Interfere`] | Somebody else writes first. |
+//! | [`Effect::RestartServer`] | The server restarts after the request. |
 //! | [`World::restart_server`] | All watches and requests under way are reset; the state stays. |
 //! | [`World::stop_server`] | The same, and nobody can connect until the server is started. |
 //!
 //! No fault loses an event out of the middle of a watch: no legal server does that.
 //!
 //! # Repeatable runs
-//! Time, randomness and the order of tasks follow the seed as long as the code under test takes them from
-//! tokio's clock and from [`World::env`], iterates over ordered maps, and writes `biased` into its selects.
+//! Time and randomness follow the seed as long as the code under test takes them from tokio's clock and from
+//! [`World::env`], iterates over ordered maps, and writes `biased` into its selects. The order of tasks is tokio's, the same
+//! in each run; where it shall follow the seed, tasks that were spawned through an [`Env`](setpoint_env::Env) of a
+//! [`Seat`] wait for others now and then. Tasks that other crates spawn are not touched.
 
 // Operators of times panic when they overflow; clippy.toml says which types are meant.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod connection_error;
 mod determinism;
+mod explore;
 mod faults;
 mod hash;
 mod request;
@@ -78,8 +92,13 @@ mod world;
 
 pub use connection_error::ConnectionError;
 pub use determinism::{Nondeterminism, check_determinism};
+pub use explore::{
+    Exploration, Explorer, Fault, Finding, ObjectId, Oracle, PointKind, Scenario, Seat, Targets, Tried, View,
+    Violation, explore, replay,
+};
 pub use faults::{
-    Body, Effect, FaultKind, FaultLayer, FaultService, Faults, Fired, Match, On, Refusal, Rule, Swarm,
+    Act, Body, Effect, FaultKind, FaultLayer, FaultService, Faults, Fired, Interference, Match, On, Refusal,
+    Rule, Swarm,
 };
 pub use request::{RequestInfo, Verb};
 pub use trace::{Entry, Trace, What};

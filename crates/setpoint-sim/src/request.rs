@@ -119,6 +119,20 @@ impl RequestInfo {
         }
     }
 
+    /// The path without its query.
+    pub(crate) fn bare_path(&self) -> &str {
+        self.path.split('?').next().unwrap_or_default()
+    }
+
+    /// The path of the object in the API: without query and subresource.
+    pub(crate) fn object_path(&self) -> String {
+        let path = self.bare_path();
+        let end = format!("/{}", self.subresource);
+        let path =
+            if self.subresource.is_empty() { path } else { path.strip_suffix(end.as_str()).unwrap_or(path) };
+        path.to_owned()
+    }
+
     /// Reads the part of the path behind the version.
     fn locate(&mut self, segments: &[&str], body: &[u8]) {
         let (legacy_watch, segments) = match segments {

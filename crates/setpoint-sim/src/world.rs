@@ -11,16 +11,17 @@ use kube::core::{Request, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use setpoint_apiserver::{ApiServer, Builder, User};
-use setpoint_env::Env;
+use setpoint_env::{Env, Process};
 use tower::Layer;
 
-use crate::faults::{FaultLayer, Faults};
+use crate::explore::Seat;
+use crate::faults::{FaultLayer, Faults, Hand};
 use crate::trace::Trace;
 
 /// How many objects [`World::burst`] makes.
 pub const BURST: usize = 20;
 /// The name of the client that goes around the faults.
-const DIRECT: &str = "world";
+pub(crate) const DIRECT: &str = "world";
 
 /// One API server with virtual time, seeded randomness and injected faults. Clones are the same world.
 ///
@@ -51,6 +52,7 @@ impl World {
         let env = Env::seeded(seed);
         let server = settings(ApiServer::builder().env(env.clone())).build();
         let faults = Faults::new(env.clone(), seed);
+        faults.set_hand(Hand::new(server.as_user(User::admin())));
         World { inner: Arc::new(Inner { seed, env, server, faults, bursts: Default::default() }) }
     }
 
@@ -85,6 +87,22 @@ impl World {
 
     fn connect(&self, layer: FaultLayer) -> Client {
         Client::new(layer.layer(self.inner.server.as_user(User::admin())), "default")
+    }
+
+    /// What a process of the controller `name` runs with, and the hand that ends it.
+    pub(crate) fn seat(
+        &self,
+        name: &Arc<str>,
+        process: u32,
+        is_faulty: bool,
+        is_told: bool,
+    ) -> (Seat, Process) {
+        let (env, handle) = self.inner.env.process();
+        let layer = if is_faulty { self.inner.faults.layer(name) } else { self.inner.faults.observer(name) };
+        let layer = layer.process(&handle);
+        let client = self.connect(layer.clone());
+        let (name, facts, world) = (name.clone(), is_told.then(Arc::default), self.clone());
+        (Seat { name, process, client, layer, env, world, facts }, handle)
     }
 
     /// The faults between the clients and the server.

@@ -6,6 +6,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use jiff::Timestamp;
 
+use super::observer::Observer;
 use super::state::State;
 use super::view::View;
 use super::write::Write;
@@ -18,21 +19,30 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Memory {
     view: View,
+    observer: Option<Observer>,
 }
 
 impl Memory {
     pub(crate) fn new(limits: Limits) -> Memory {
-        Memory { view: View::new(State::new(limits)) }
+        Memory { view: View::new(State::new(limits)), observer: None }
     }
-}
 
-fn commit(state: &mut State, change: Change) -> Result<Arc<Record>, CommitError> {
-    let current = state.find(&change.key).cloned();
-    let write = Write::new(change, current.as_ref(), state.revision() + 1)?;
-    let record = Arc::clone(&write.record);
-    state.apply(write);
-    state.trim(|_, _| {});
-    Ok(record)
+    /// The same, with somebody who is told of every change.
+    pub(crate) fn observed(self, observer: Option<Observer>) -> Memory {
+        Memory { observer, ..self }
+    }
+
+    fn apply(&self, state: &mut State, change: Change) -> Result<Arc<Record>, CommitError> {
+        let current = state.find(&change.key).cloned();
+        let write = Write::new(change, current.as_ref(), state.revision() + 1)?;
+        let record = Arc::clone(&write.record);
+        if let Some(observer) = &self.observer {
+            observer.tell(&write);
+        }
+        state.apply(write);
+        state.trim(|_, _| {});
+        Ok(record)
+    }
 }
 
 impl Storage for Memory {
@@ -49,7 +59,7 @@ impl Storage for Memory {
     }
 
     fn commit(&self, change: Change) -> BoxFuture<'_, Result<Arc<Record>, CommitError>> {
-        ready(self.view.write(|state| commit(state, change))).boxed()
+        ready(self.view.write(|state| self.apply(state, change))).boxed()
     }
 
     fn watch(&self, collection: &Arc<str>, after: Revision) -> Result<Watch, ReadError> {
@@ -63,7 +73,7 @@ impl Storage for Memory {
     fn expire(&self, now: Timestamp) -> BoxFuture<'_, usize> {
         let count = self.view.write(|state| {
             state.trim(|_, _| {});
-            state.expired(now).into_iter().filter_map(|change| commit(state, change).ok()).count()
+            state.expired(now).into_iter().filter_map(|change| self.apply(state, change).ok()).count()
         });
         ready(count).boxed()
     }

@@ -35,6 +35,7 @@ files! {
     "src/lib.rs" from "src/lib.rs",
     "src/main.rs" from "src/main.rs",
     "src/webhook.rs" from "src/webhook.rs",
+    "tests/explore.rs" from "tests/explore.rs",
     "tests/rbac.rs" from "tests/rbac.rs",
     "tests/reconcile.rs" from "tests/reconcile.rs",
     "tests/webhook.rs" from "tests/webhook.rs",

@@ -57,6 +57,44 @@ pub enum Effect {
     DelayEvents(Duration),
     /// After n events a watch is silent until the rule is released; then everything arrives.
     HoldAfterEvents(u64),
+    /// After n events a watch is silent for this long; then everything arrives.
+    StallAfterEvents(u64, Duration),
+    /// After n events a watch is silent until the rule is released; then it expires, so that the client lists again and
+    /// never sees what was in between.
+    HideAfterEvents(u64),
+    /// The client's process dies before the request leaves it.
+    CrashBefore,
+    /// The server acts, and the client's process dies before the answer reaches it.
+    CrashAfterCommit,
+    /// The client's process dies when it has the answer, before it sends anything else.
+    CrashAfterAnswer,
+    /// The client's process stands still for this long when the answer arrives, and then goes on.
+    PauseAfterAnswer(Duration),
+    /// The server acts and restarts: this answer is lost, and every watch breaks.
+    RestartServer,
+    /// Somebody else does something just before the server sees the request.
+    Interfere(Interference),
+}
+
+/// What somebody else does to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interference {
+    /// What.
+    pub act: Act,
+    /// The path of the object in the API; none is the object of the request.
+    pub object: Option<String>,
+}
+
+/// The things that somebody else does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Act {
+    /// Writes an annotation, so that the object has another resourceVersion.
+    Touch,
+    /// Deletes the object.
+    Delete,
+    /// Deletes the object and creates it again, with another uid.
+    Recreate,
 }
 
 /// The kinds of faults that a seed may choose: everything that a legal server and network can do.
@@ -183,6 +221,26 @@ pub(crate) fn prose(effect: &Effect, request: &RequestInfo, status: Option<u16>)
         }
         Effect::DelayEvents(time) => format!("delayed the events of {request} by {time:?}"),
         Effect::HoldAfterEvents(n) => format!("held {request} back after {}", events(*n)),
+        Effect::StallAfterEvents(n, time) => format!("held {request} back after {} for {time:?}", events(*n)),
+        Effect::HideAfterEvents(n) => {
+            format!("held {request} back after {}, and let it expire", events(*n))
+        }
+        Effect::CrashBefore => format!("crashed the client before it sent {request}"),
+        Effect::CrashAfterCommit => {
+            format!("crashed the client after {request}, when {served}, before the answer")
+        }
+        Effect::CrashAfterAnswer => format!("crashed the client after the answer to {request}"),
+        Effect::PauseAfterAnswer(time) => format!("paused the client for {time:?} after {request}"),
+        Effect::RestartServer => format!("restarted the server after {request}, when {served}"),
+        Effect::Interfere(interference) => {
+            let object = interference.object.as_deref().unwrap_or("its object");
+            let did = match interference.act {
+                Act::Touch => "wrote to",
+                Act::Delete => "deleted",
+                Act::Recreate => "deleted and created again",
+            };
+            format!("somebody {did} {object} just before {request}")
+        }
     }
 }
 

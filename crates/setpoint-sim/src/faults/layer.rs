@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
+use setpoint_env::Process;
 use tokio::time::sleep;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
@@ -32,6 +33,23 @@ pub struct FaultLayer {
     faults: Faults,
     client: Arc<str>,
     mode: Mode,
+    process: Option<Process>,
+}
+
+tokio::task_local! {
+    /// The request that the server works on.
+    static WORK: Call;
+}
+
+/// The client whose request about this resource the server works on, while it commits. What the server writes besides is its
+/// own.
+pub(crate) fn caller(group: &str, resource: &str, path: &str) -> Option<Arc<str>> {
+    let client = WORK.try_with(|call| {
+        let RequestInfo { group: asked_group, resource: asked, namespace, .. } = &*call.request;
+        let is_there = namespace.is_empty() || path.split('/').next() == Some(namespace);
+        (asked_group == group && asked == resource && is_there).then(|| Arc::clone(&call.client))
+    });
+    client.ok().flatten()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +60,14 @@ pub(crate) enum Mode {
 
 impl FaultLayer {
     pub(crate) fn new(faults: Faults, client: &str, mode: Mode) -> FaultLayer {
-        FaultLayer { faults, client: client.into(), mode }
+        FaultLayer { faults, client: client.into(), mode, process: None }
+    }
+
+    /// The same for one process of the client, which faults may crash and pause.
+    #[must_use]
+    pub fn process(mut self, process: &Process) -> FaultLayer {
+        self.process = Some(process.clone());
+        self
     }
 }
 
@@ -81,19 +106,29 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let FaultLayer { faults, client, mode } = self.layer.clone();
+        let FaultLayer { faults, client, mode, process } = self.layer.clone();
         let inner = self.inner.clone();
         Box::pin(async move {
-            let (parts, body) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
             let body = body.collect().await.map_err(Into::into)?.to_bytes();
+            if let Some(process) = &process
+                && !faults.inner.fates.may_send(process)
+            {
+                // It is dead, or dies here.
+                return pending().await;
+            }
             let info = RequestInfo::parse(&parts.method, &parts.uri, &body);
+            if let Some(uri) = faults.old(&client, &info) {
+                parts.uri = uri;
+            }
             let call = faults.begin(&client, info, &body);
             let observer = Observer::new(faults.inner.recorder.clone(), call.clone());
-            let server = async move |request| serve(inner, request).await;
+            let work = call.clone();
+            let server = async move |request| WORK.scope(work, serve(inner, request)).await;
             let request = Request::from_parts(parts, Full::new(body));
             let answer = match mode {
                 Mode::Direct => server(request).await,
-                Mode::Faulty => connect(&faults, &call, server, request).await,
+                Mode::Faulty => connect(&faults, &call, process.as_ref(), server, request).await,
             };
             observer.answer(answer)
         })
@@ -116,6 +151,7 @@ where
 async fn connect(
     faults: &Faults,
     call: &Call,
+    process: Option<&Process>,
     server: impl AsyncFnOnce(Request<Full<Bytes>>) -> Result<Response<Body>, BoxError>,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Body>, BoxError> {
@@ -124,7 +160,7 @@ async fn connect(
     let response = tokio::select! {
         biased;
         () = connection.broken() => Err(ConnectionError::reset().into()),
-        response = exchange(faults, call, &rules, server, request) => response,
+        response = exchange(faults, call, process, &rules, server, request) => response,
     }?;
     Ok(ResponseStream::wrap(response, faults.clone(), call.clone(), connection, rules))
 }
@@ -133,20 +169,26 @@ async fn connect(
 async fn exchange(
     faults: &Faults,
     call: &Call,
+    process: Option<&Process>,
     rules: &[Rule],
     server: impl AsyncFnOnce(Request<Full<Bytes>>) -> Result<Response<Body>, BoxError>,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Body>, BoxError> {
-    if let Some(answer) = before(faults, call, rules).await? {
+    if let Some(answer) = before(faults, call, process, rules).await? {
         return Ok(whole(answer));
     }
     let response = server(request).await?;
-    let answer = after(faults, call, rules, response.status().as_u16()).await?;
+    let answer = after(faults, call, process, rules, response.status().as_u16()).await?;
     Ok(answer.map_or(response, whole))
 }
 
 /// The faults before the server sees the request; an answer is one in the server's place.
-async fn before(faults: &Faults, call: &Call, rules: &[Rule]) -> Result<Option<Response<Bytes>>, BoxError> {
+async fn before(
+    faults: &Faults,
+    call: &Call,
+    process: Option<&Process>,
+    rules: &[Rule],
+) -> Result<Option<Response<Bytes>>, BoxError> {
     let fires = |rule| faults.fire(rule, call, None);
     for rule in rules {
         match rule.effect() {
@@ -158,16 +200,27 @@ async fn before(faults: &Faults, call: &Call, rules: &[Rule]) -> Result<Option<R
                 let answer = Response::builder().status(*status).header(header::CONTENT_TYPE, content_type);
                 return Ok(Some(answer.body(body.clone())?));
             }
+            Effect::CrashBefore if process.is_some() && fires(rule) => return die(process).await,
+            Effect::Interfere(interference) if fires(rule) => {
+                faults.interfere(interference, &call.request).await;
+            }
             _ => {}
         }
     }
     Ok(None)
 }
 
+/// The end of a process: nobody hears of its request any more.
+async fn die<T>(process: Option<&Process>) -> T {
+    process.into_iter().for_each(Process::kill);
+    pending().await
+}
+
 /// The faults after the server has acted; an answer is one in the place of the server's.
 async fn after(
     faults: &Faults,
     call: &Call,
+    process: Option<&Process>,
     rules: &[Rule],
     status: u16,
 ) -> Result<Option<Response<Bytes>>, BoxError> {
@@ -185,6 +238,17 @@ async fn after(
                 return Err(ConnectionError::timed_out().into());
             }
             Effect::Silence if fires(rule) => pending().await,
+            Effect::CrashAfterCommit if process.is_some() && fires(rule) => return die(process).await,
+            Effect::CrashAfterAnswer if fires(rule) => {
+                process.into_iter().for_each(|process| faults.inner.fates.doom(process));
+            }
+            Effect::PauseAfterAnswer(time) if fires(rule) => {
+                process.into_iter().for_each(|process| faults.inner.fates.pause(process, *time));
+            }
+            Effect::RestartServer if fires(rule) => {
+                faults.stop_server();
+                faults.start_server();
+            }
             _ => {}
         }
     }

@@ -24,6 +24,8 @@ pub struct Match {
     resource: Option<Resource>,
     namespace: Option<String>,
     name: Option<String>,
+    method: Option<String>,
+    path: Option<String>,
     nth: Option<u64>,
 }
 
@@ -117,10 +119,62 @@ impl Match {
         self
     }
 
+    /// Only requests with this method to this path, without its query: for servers beside the Kubernetes API.
+    pub fn http(mut self, method: &str, path: &str) -> Match {
+        self.method = Some(method.to_owned());
+        self.path = Some(path.to_owned());
+        self
+    }
+
     /// Only the nth of the requests that are selected otherwise, from 1.
     pub fn nth(mut self, n: u64) -> Match {
         self.nth = Some(n);
         self
+    }
+
+    /// As it is written in a test.
+    pub(crate) fn code(&self) -> String {
+        let mut code = "Match::any()".to_owned();
+        let mut call = |method: &str, argument: String| {
+            code.push_str(&format!(".{method}({argument})"));
+        };
+        self.verbs.iter().for_each(|verb| call("verb", format!("Verb::{verb:?}")));
+        if let Some(Resource { plural, group, subresource }) = &self.resource {
+            let group = group.as_ref().map(|group| format!(".{group}")).unwrap_or_default();
+            let subresource = match subresource.as_deref() {
+                Some("") => String::new(),
+                Some(subresource) => format!("/{subresource}"),
+                None => "/*".to_owned(),
+            };
+            call("resource", format!("{:?}", format!("{plural}{group}{subresource}")));
+        }
+        for (method, value) in
+            [("client", &self.client), ("namespace", &self.namespace), ("name", &self.name)]
+        {
+            value.iter().for_each(|value| call(method, format!("{value:?}")));
+        }
+        self.nth.iter().for_each(|nth| call("nth", nth.to_string()));
+        code
+    }
+
+    /// The requests that are like this one: by the same client, of the same kind, to the same object.
+    pub(crate) fn like(client: &str, request: &RequestInfo) -> Match {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let is_other = request.verb == Verb::NonResource;
+        Match {
+            client: Some(client.to_owned()),
+            verbs: vec![request.verb],
+            resource: some(&request.resource).map(|plural| Resource {
+                plural,
+                group: some(&request.group),
+                subresource: Some(request.subresource.clone()),
+            }),
+            namespace: some(&request.namespace),
+            name: some(&request.name),
+            method: is_other.then(|| request.method.to_string()),
+            path: is_other.then(|| request.bare_path().to_owned()),
+            nth: None,
+        }
     }
 
     /// Whether the request is selected, but for its place in the order.
@@ -135,6 +189,8 @@ impl Match {
             })
             && equal(&self.namespace, &request.namespace)
             && equal(&self.name, &request.name)
+            && equal(&self.method, request.method.as_str())
+            && equal(&self.path, request.bare_path())
     }
 
     pub(crate) fn wants_nth(&self, n: u64) -> bool {
@@ -156,6 +212,9 @@ impl fmt::Display for Match {
                 Some(subresource) => write!(f, "/{subresource}")?,
                 None => f.write_str("/*")?,
             }
+        }
+        if let (Some(method), Some(path)) = (&self.method, &self.path) {
+            write!(f, " {method} {path}")?;
         }
         self.client.iter().try_for_each(|client| write!(f, " of client {client}"))?;
         self.namespace.iter().try_for_each(|namespace| write!(f, " in namespace {namespace}"))?;

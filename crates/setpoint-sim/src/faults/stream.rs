@@ -9,13 +9,13 @@ use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use setpoint_env::Later;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tower::BoxError;
 
 use super::layer::Body;
 use super::lines::Lines;
 use super::link::Connection;
-use super::{Effect, Faults, Rule};
+use super::{Effect, Faults, Refusal, Rule};
 use crate::connection_error::ConnectionError;
 use crate::request::Verb;
 use crate::trace::Call;
@@ -153,6 +153,13 @@ impl ResponseStream {
                 }
                 Effect::InsertAfterEvents(_, bytes) => return Some(Step::Data(bytes.clone())),
                 Effect::HoldAfterEvents(_) => rule.released().await,
+                Effect::StallAfterEvents(_, time) => {
+                    let _released = timeout(*time, rule.released()).await;
+                }
+                Effect::HideAfterEvents(_) => {
+                    rule.released().await;
+                    return Some(Step::Last(Refusal::Expired.event(&self.call.request), End::Clean));
+                }
                 _ => unreachable!("only the effects above count events"),
             }
         }
@@ -228,7 +235,9 @@ fn after_events(effect: &Effect) -> Option<u64> {
         | Effect::EndAfterEvents(n)
         | Effect::ErrorAfterEvents(n, _)
         | Effect::InsertAfterEvents(n, _)
-        | Effect::HoldAfterEvents(n) => Some(*n),
+        | Effect::HoldAfterEvents(n)
+        | Effect::StallAfterEvents(n, _)
+        | Effect::HideAfterEvents(n) => Some(*n),
         _ => None,
     }
 }

@@ -3,6 +3,7 @@
 mod bad_input;
 mod client;
 mod drift;
+mod explore;
 mod lifecycle;
 mod scripted;
 mod support;

@@ -1,0 +1,245 @@
+//! The oracles: what must be true of a run, given one without faults.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::fault::Fault;
+use super::run::Outcome;
+use super::witness::{Change, Commit, NOBODY};
+use crate::faults::{Act, Effect};
+
+/// So many times as many writes as without faults are too many,
+const TIMES: usize = 3;
+/// if they are more by this, too.
+const MORE: usize = 20;
+
+/// What must be true of every run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Oracle {
+    /// The end state is that of a run without faults.
+    EndState,
+    /// No object is created or deleted more often than without faults.
+    Counts,
+    /// In the end nothing more is written.
+    Rest,
+    /// Nothing lives whose controlling owner is gone.
+    Owners,
+    /// No two writers undo each other's changes.
+    PingPong,
+    /// `observedGeneration` is never ahead of the generation, and never goes back.
+    Generations,
+    /// Nobody writes whose lease is another's.
+    Leases,
+    /// There is no panic, what must always hold does, and the goals are reached.
+    Troubles,
+    /// It does not take many times as many writes as without faults.
+    Writes,
+    /// A change and its opposite lead back to where it began.
+    Rollback,
+    /// What is created as B is what is created as A and changed to B.
+    TwoWays,
+}
+
+impl fmt::Display for Oracle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Oracle::EndState => "the end state is not that of a run without faults",
+            Oracle::Counts => "objects were created or deleted too often",
+            Oracle::Rest => "it does not come to rest",
+            Oracle::Owners => "objects live whose owner is gone",
+            Oracle::PingPong => "two writers undo each other's changes",
+            Oracle::Generations => "observedGeneration is wrong",
+            Oracle::Leases => "somebody wrote without the lease",
+            Oracle::Troubles => "something went wrong on the way",
+            Oracle::Writes => "it took too many writes",
+            Oracle::Rollback => "a change and its opposite do not lead back",
+            Oracle::TwoWays => "two ways to one state end differently",
+        })
+    }
+}
+
+/// An oracle that was not satisfied, and why.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Violation {
+    /// Which one.
+    pub oracle: Oracle,
+    /// Why, a line each.
+    pub why: Vec<String>,
+}
+
+/// What is wrong with a run by itself.
+pub(crate) fn judge_alone(run: &Outcome) -> Vec<Violation> {
+    let checks = [
+        (Oracle::Troubles, run.troubles.clone()),
+        (Oracle::Rest, run.writes_at_rest.clone()),
+        (Oracle::Owners, dead_owners(run)),
+        (Oracle::PingPong, ping_pong(&run.commits)),
+        (Oracle::Generations, generations(&run.commits)),
+        (Oracle::Leases, leases(&run.commits)),
+    ];
+    violations(checks)
+}
+
+/// What is wrong with a run, given one without faults.
+pub(crate) fn judge(reference: &Outcome, run: &Outcome, faults: &[Fault]) -> Vec<Violation> {
+    let mut found = violations([
+        (Oracle::EndState, reference.state.difference(&run.state)),
+        (Oracle::Counts, counts(reference, run, faults)),
+        (Oracle::Writes, too_many_writes(reference, run)),
+    ]);
+    found.extend(judge_alone(run));
+    found
+}
+
+fn violations<const N: usize>(checks: [(Oracle, Vec<String>); N]) -> Vec<Violation> {
+    let wrong = checks.into_iter().filter(|(_, why)| !why.is_empty());
+    wrong.map(|(oracle, why)| Violation { oracle, why }).collect()
+}
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    created: usize,
+    deleted: usize,
+    /// By whoever is not a controller.
+    created_aside: usize,
+    deleted_aside: usize,
+}
+
+fn count(commits: &[Commit]) -> BTreeMap<&Arc<str>, Count> {
+    let mut counts: BTreeMap<_, Count> = BTreeMap::new();
+    for commit in commits.iter().filter(|commit| commit.counts) {
+        let count = counts.entry(&commit.called).or_default();
+        let is_aside = *commit.client == *NOBODY;
+        match commit.change {
+            Change::Created if is_aside => count.created_aside += 1,
+            Change::Created => count.created += 1,
+            Change::Deleted if is_aside => count.deleted_aside += 1,
+            Change::Deleted => count.deleted += 1,
+            Change::Updated => {}
+        }
+    }
+    counts
+}
+
+/// What controllers created or deleted more often than without faults, unless somebody else gave them a reason.
+fn counts(reference: &Outcome, run: &Outcome, faults: &[Fault]) -> Vec<String> {
+    let (before, after) = (count(&reference.commits), count(&run.commits));
+    // Whatever hangs on an object that was made anew is made anew.
+    let anew = faults.iter().filter(|fault| match fault {
+        Fault::On(_, Effect::Interfere(interference)) => interference.act != Act::Touch,
+        Fault::AtRest(..) | Fault::Revert(..) => true,
+        Fault::On(..) | Fault::Finalizer(_) | Fault::OldCache(..) | Fault::Order(_) => false,
+    });
+    let anew = anew.count();
+    let mut why = Vec::new();
+    for (called, now) in after {
+        let then = before.get(called).copied().unwrap_or_default();
+        let anew = anew * then.created.max(1);
+        let allowed = then.created + anew + now.deleted_aside.saturating_sub(then.deleted_aside);
+        if now.created > allowed {
+            why.push(format!("{called}: created {} times, without faults {}", now.created, then.created));
+        }
+        let allowed = then.deleted + anew + now.created_aside.saturating_sub(then.created_aside);
+        if now.deleted > allowed {
+            why.push(format!("{called}: deleted {} times, without faults {}", now.deleted, then.deleted));
+        }
+    }
+    why
+}
+
+fn too_many_writes(reference: &Outcome, run: &Outcome) -> Vec<String> {
+    let writes = |outcome: &Outcome| {
+        outcome.commits.iter().filter(|commit| commit.counts && *commit.client != *NOBODY).count()
+    };
+    // Who makes again what somebody else takes away does what it should.
+    let taken =
+        |outcome: &Outcome| count(&outcome.commits).values().map(|count| count.deleted_aside).sum::<usize>();
+    let (before, after) = (writes(reference), writes(run));
+    let after = after.saturating_sub(taken(run).saturating_sub(taken(reference)));
+    let is_too_many = after > before.saturating_mul(TIMES).max(before.saturating_add(MORE));
+    is_too_many.then(|| format!("{after} writes, without faults {before}")).into_iter().collect()
+}
+
+fn dead_owners(run: &Outcome) -> Vec<String> {
+    let objects = || run.view.objects.iter();
+    let uids: BTreeSet<&str> = objects().filter_map(|(_, value)| value["metadata"]["uid"].as_str()).collect();
+    let dead = |value: &Value| {
+        let owners = value["metadata"]["ownerReferences"].as_array()?;
+        let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+        let uid = owner["uid"].as_str()?;
+        (!uids.contains(uid)).then(|| format!("{} {}", owner["kind"], owner["name"]))
+    };
+    objects().filter_map(|(id, value)| Some(format!("{id} lives without {}", dead(value)?))).collect()
+}
+
+/// States of an object that come back and go again, by the hands of two.
+fn ping_pong(commits: &[Commit]) -> Vec<String> {
+    let mut writes: BTreeMap<_, Vec<&Commit>> = BTreeMap::new();
+    for commit in commits.iter().filter(|commit| commit.counts && commit.change == Change::Updated) {
+        writes.entry(&commit.id).or_default().push(commit);
+    }
+    let is_turn = |window: &[&Commit]| match window {
+        [a, b, c, d, e, f] => {
+            let states = a.hash == c.hash && c.hash == e.hash && b.hash == d.hash && d.hash == f.hash;
+            let hands =
+                a.client == c.client && c.client == e.client && b.client == d.client && d.client == f.client;
+            states && hands && a.hash != b.hash && a.client != b.client
+        }
+        _ => false,
+    };
+    let turn = |(id, writes): (_, Vec<&Commit>)| {
+        let window = writes.windows(6).find(|window| is_turn(window))?;
+        Some(format!("{id}: {} and {}, again and again", window[0].client, window[1].client))
+    };
+    writes.into_iter().filter_map(turn).collect()
+}
+
+fn generations(commits: &[Commit]) -> Vec<String> {
+    let mut why = BTreeSet::new();
+    let mut last: BTreeMap<&str, i64> = BTreeMap::new();
+    for commit in commits.iter().filter(|commit| commit.hash != 0) {
+        let Some(observed) = commit.value["status"]["observedGeneration"].as_i64() else { continue };
+        let Some(generation) = commit.value["metadata"]["generation"].as_i64() else { continue };
+        let Some(uid) = commit.value["metadata"]["uid"].as_str() else { continue };
+        if observed > generation {
+            why.insert(format!("{}: observed {observed}, it is at {generation}", commit.called));
+        }
+        if let Some(before) = last.insert(uid, observed)
+            && before > observed
+        {
+            why.insert(format!(
+                "{}: observed {before}, and then {observed} ({})",
+                commit.called, commit.client
+            ));
+        }
+    }
+    why.into_iter().collect()
+}
+
+/// Writes of a client whose lease another one has.
+fn leases(commits: &[Commit]) -> Vec<String> {
+    let (mut identities, mut holders): (BTreeMap<_, _>, BTreeMap<_, _>) = Default::default();
+    let mut why = BTreeSet::new();
+    for commit in commits {
+        if *commit.id.resource == *"leases" {
+            let holder = commit.value["spec"]["holderIdentity"].as_str().unwrap_or_default();
+            if *commit.client != *NOBODY && !holder.is_empty() {
+                identities.insert(commit.client.clone(), (commit.id.clone(), holder.to_owned()));
+            }
+            holders.insert(commit.id.clone(), holder.to_owned());
+        } else if commit.counts
+            && let Some((lease, identity)) = identities.get(&commit.client)
+            && let Some(holder) =
+                holders.get(lease).filter(|holder| *holder != identity && !holder.is_empty())
+        {
+            let at = commit.at.as_secs_f64();
+            why.insert(format!("{at:.3}s {identity} wrote {} while {holder} had {lease}", commit.called));
+        }
+    }
+    why.into_iter().collect()
+}

@@ -1,0 +1,445 @@
+//! One run of a scenario, with some faults or none.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::panic;
+use std::sync::{Arc, Once, OnceLock};
+use std::time::Duration;
+
+use http::Method;
+use parking_lot::Mutex;
+use serde_json::json;
+use setpoint_apiserver::{Builder, User};
+use setpoint_env::{Process, Task};
+use tokio::time::{sleep, timeout};
+
+use super::fault::Fault;
+use super::normal::State;
+use super::scenario::{Heard, Player, Scenario, Step, Target};
+use super::story::{Line, Story};
+use super::view::View;
+use super::witness::{Commit, NOBODY, Witness};
+use crate::faults::{Effect, Hand, Match};
+use crate::trace::Trace;
+use crate::world::World;
+
+/// How long a process is down after it crashed or ended.
+const DOWN: Duration = Duration::from_secs(1);
+/// How long the world needs to see that something has no owner left.
+const GARBAGE: Duration = Duration::from_secs(1);
+/// How long a cache stays old.
+const OLD: Duration = Duration::from_secs(5);
+/// What is not at rest after this goes on, and the next step comes.
+const SETTLE_LIMIT: Duration = Duration::from_secs(120);
+/// How long somebody waits for an object to go before all faults end.
+const DELETE_LIMIT: Duration = Duration::from_secs(60);
+const DELETE_POLL: Duration = Duration::from_millis(500);
+/// How long one step of the user may take.
+const STEP_LIMIT: Duration = Duration::from_secs(24 * 3600);
+/// More ends of one process are a crash loop.
+const MOST_ENDS: u32 = 20;
+const APPLY: &str = "application/apply-patch+yaml";
+const MERGE: &str = "application/merge-patch+json";
+const JSON: &str = "application/json";
+const FINALIZER: &str = "sim.setpoint.dev/foreign";
+
+/// What a run has come to.
+pub(crate) struct Outcome {
+    pub(crate) scenario: Scenario,
+    /// What there is in the end, as it is compared.
+    pub(crate) state: State,
+    /// What there is in the end.
+    pub(crate) view: View,
+    /// What there was after each step.
+    pub(crate) states: Vec<State>,
+    pub(crate) commits: Vec<Commit>,
+    pub(crate) trace: Trace,
+    /// What went wrong without anything to compare with.
+    pub(crate) troubles: Vec<String>,
+    /// Whether nothing was written in the end, for long enough.
+    pub(crate) writes_at_rest: Vec<String>,
+    /// When the faults ended.
+    pub(crate) healed: Duration,
+    pub(crate) story: Story,
+}
+
+/// What a run is made of.
+#[derive(Clone)]
+pub(crate) struct Make {
+    pub(crate) scenario: Arc<dyn Fn(&World) -> Scenario + Send + Sync>,
+    pub(crate) server: Arc<dyn Fn(Builder) -> Builder + Send + Sync>,
+}
+
+/// How a run is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) seed: u64,
+    /// Whether the story is wanted, with what the runtime tells.
+    pub(crate) is_told: bool,
+}
+
+/// Runs a scenario. `expected` is what it must come to; without it, where it comes to rest is where it ends.
+pub(crate) fn run(make: &Make, faults: &[Fault], expected: Option<&State>, options: Options) -> Outcome {
+    let panics = Panics::gather();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without I/O needs nothing from the system");
+    let order = faults.iter().find_map(|fault| match fault {
+        Fault::Order(seed) => Some(*seed),
+        _ => None,
+    });
+    let mut outcome = runtime.block_on(async {
+        let running = Running::start(make, options, order);
+        running.play(faults, expected).await
+    });
+    drop(runtime);
+    outcome.troubles.extend(panics.end().into_iter().map(|panic| format!("a panic: {panic}")));
+    outcome
+}
+
+struct Running {
+    world: World,
+    scenario: Scenario,
+    witness: Witness,
+    hand: Hand,
+    told: Arc<Told>,
+    options: Options,
+    tasks: Vec<Task<()>>,
+}
+
+/// What is noted on the way.
+#[derive(Default)]
+struct Told {
+    lines: Mutex<Vec<Line>>,
+    troubles: Mutex<Vec<String>>,
+    facts: Mutex<Vec<(Arc<str>, Heard)>>,
+    /// The process of each controller.
+    processes: Mutex<BTreeMap<Arc<str>, Process>>,
+}
+
+impl Running {
+    fn start(make: &Make, options: Options, order: Option<u64>) -> Running {
+        let early = Arc::new(Mutex::new(Vec::new()));
+        let witness = Arc::new(OnceLock::<Witness>::new());
+        let (kept, seen) = (early.clone(), witness.clone());
+        let world = World::with_server(options.seed, |server| {
+            (make.server)(server).observer(move |committed| match seen.get() {
+                Some(witness) => witness.see(&committed),
+                None => kept.lock().push(committed),
+            })
+        });
+        if let Some(seed) = order {
+            world.env().shuffle(seed);
+        }
+        let scenario = (make.scenario)(&world);
+        // What the server made before anybody came.
+        let witness = witness.get_or_init(|| Witness::new(&scenario));
+        early.lock().drain(..).for_each(|committed| witness.see(&committed));
+        let (witness, hand) = (witness.clone(), Hand::new(world.server().as_user(User::admin())));
+        Running { world, scenario, witness, hand, told: Arc::default(), options, tasks: Vec::new() }
+    }
+
+    async fn play(mut self, faults: &[Fault], expected: Option<&State>) -> Outcome {
+        for target in &self.scenario.given {
+            self.apply(target).await;
+        }
+        let players = self.scenario.controllers.clone();
+        for fault in faults {
+            if let Fault::On(matching, effect) = fault {
+                self.world.faults().on(matching.clone()).inject(effect.clone());
+            }
+        }
+        self.collect_garbage();
+        self.foreign_finalizers(faults);
+        for player in players {
+            self.supervise(player);
+        }
+        self.settle().await;
+        let mut states = vec![self.witness.state()];
+        for step in self.scenario.steps.clone() {
+            self.tell("user", step.to_string());
+            self.take(&step).await;
+            self.settle().await;
+            if faults.is_empty() {
+                states.push(self.witness.state());
+            }
+        }
+        for fault in faults {
+            self.at_rest(fault).await;
+        }
+        self.world.faults().heal();
+        self.end_foreign_finalizers(faults).await;
+        let healed = self.world.now();
+        self.heal(expected).await;
+        let writes_at_rest = self.rest().await;
+        self.outcome(states, healed, writes_at_rest)
+    }
+
+    fn outcome(&self, states: Vec<State>, healed: Duration, writes_at_rest: Vec<String>) -> Outcome {
+        let view = View { objects: self.witness.live() };
+        let mut troubles = std::mem::take(&mut *self.told.troubles.lock());
+        let (state, commits) = (self.witness.state(), self.witness.commits());
+        for (at, what) in self.witness.broken() {
+            troubles.push(format!("{:.3}s what must always hold did not: {what}", at.as_secs_f64()));
+        }
+        for (name, goal) in &self.scenario.goals {
+            if let Err(why) = goal(&view) {
+                troubles.push(format!("in the end the goal is not reached: {name}: {why}"));
+            }
+        }
+        let mut story = Story { lines: std::mem::take(&mut *self.told.lines.lock()) };
+        let (trace, fired) = (self.world.trace(), self.world.faults().fired());
+        if self.options.is_told {
+            story.add_requests(&trace, &commits);
+            story.add_faults(&fired);
+            for (client, facts) in self.told.facts.lock().iter() {
+                facts.lock().iter_mut().for_each(|facts| story.add_facts(client, facts));
+            }
+            story.sort();
+        }
+        let scenario = self.scenario.clone();
+        Outcome { scenario, state, view, states, commits, trace, troubles, writes_at_rest, healed, story }
+    }
+
+    fn tell(&self, who: &str, what: String) {
+        self.told.lines.lock().push(Line { at: self.world.now(), who: who.into(), what, is_fault: false });
+    }
+
+    async fn apply(&self, target: &Target) {
+        let path = format!("{}?fieldManager=user&force=true", target.path);
+        let mut object = target.object.clone();
+        // What the server writes cannot be applied.
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.retain(|key, value| {
+                !value.is_null() && key != "managedFields" && key != "creationTimestamp"
+            });
+        }
+        if self.hand.send(Method::PATCH, &path, APPLY, Some(&object)).await.is_none() {
+            self.told.troubles.lock().push(format!("the scenario cannot apply {}", target.path));
+        }
+    }
+
+    /// Deletes an object and waits until it is gone, as kubectl does. A fault that keeps it from going ends: the story cannot
+    /// go on with it.
+    async fn delete(&self, target: &Target) {
+        self.hand.send(Method::DELETE, &target.path, JSON, None).await;
+        for limit in [DELETE_LIMIT, self.scenario.healing] {
+            let gone = async {
+                while self.hand.get(&target.path).await.is_some() {
+                    sleep(DELETE_POLL).await;
+                }
+            };
+            if timeout(limit, gone).await.is_ok() {
+                return;
+            }
+            self.tell("user", format!("{} does not go: all faults end", target.path));
+            self.world.faults().heal();
+        }
+    }
+
+    async fn take(&self, step: &Step) {
+        match step {
+            Step::Apply(target) => self.apply(target).await,
+            Step::Delete(target) => self.delete(target).await,
+            Step::Act(name, act) => {
+                let trouble = match timeout(STEP_LIMIT, act(self.world.clone())).await {
+                    Ok(Ok(())) => return,
+                    Ok(Err(why)) => format!("step {name:?} failed: {why}"),
+                    Err(_) => format!("step {name:?} takes longer than {STEP_LIMIT:?}"),
+                };
+                self.told.troubles.lock().push(trouble);
+            }
+        }
+    }
+
+    /// Waits until nothing has been written for a while.
+    async fn settle(&self) {
+        let end = self.world.now().saturating_add(SETTLE_LIMIT);
+        loop {
+            let before = self.witness.counted();
+            sleep(self.scenario.quiet).await;
+            if self.witness.counted() == before || self.world.now() > end {
+                return;
+            }
+        }
+    }
+
+    /// Waits until everything is as expected, or for as long as it may take.
+    async fn heal(&self, expected: Option<&State>) {
+        let end = self.world.now().saturating_add(self.scenario.healing);
+        loop {
+            let before = self.witness.counted();
+            sleep(self.scenario.quiet).await;
+            let is_quiet = self.witness.counted() == before;
+            let is_there = || expected.is_none_or(|expected| *expected == self.witness.state());
+            if (is_quiet && is_there()) || self.world.now() > end {
+                return;
+            }
+        }
+    }
+
+    /// What is written when nothing should be.
+    async fn rest(&self) -> Vec<String> {
+        let before = self.witness.commits().len();
+        sleep(self.scenario.rest).await;
+        let commits = self.witness.commits();
+        let those = commits[before..].iter().filter(|commit| commit.counts && *commit.client != *NOBODY);
+        those.map(|commit| format!("{} {:?} {}", commit.client, commit.change, commit.called)).collect()
+    }
+
+    /// Runs a controller, again after each of its ends.
+    fn supervise(&mut self, player: Player) {
+        let (world, told, is_told) = (self.world.clone(), self.told.clone(), self.options.is_told);
+        let spawned = self.world.env().spawn(async move {
+            let mut ends = 0;
+            for process in 1.. {
+                let (seat, handle) = world.seat(&player.name, process, player.is_explored, is_told);
+                let env = seat.env();
+                told.processes.lock().insert(player.name.clone(), handle.clone());
+                if let Some(facts) = &seat.facts {
+                    told.facts.lock().push((player.name.clone(), facts.clone()));
+                }
+                let mut running = env.spawn((player.start)(seat));
+                let end = tokio::select! {
+                    biased;
+                    () = handle.killed() => None,
+                    end = &mut running => Some(end),
+                };
+                // Not one line of it runs any more, also of what it spawned and left.
+                handle.kill();
+                drop(running);
+                if let Some(end) = end {
+                    ends += 1;
+                    let what = match end {
+                        Ok(Ok(())) => "it ended".to_owned(),
+                        Ok(Err(error)) => format!("it ended: {error}"),
+                        Err(panic) => format!("it panicked: {panic}"),
+                    };
+                    let line = Line { at: world.now(), who: player.name.clone(), what, is_fault: false };
+                    told.lines.lock().push(line);
+                    if ends == MOST_ENDS {
+                        let trouble = format!("{} has ended {MOST_ENDS} times", player.name);
+                        return told.troubles.lock().push(trouble);
+                    }
+                }
+                sleep(DOWN).await;
+            }
+        });
+        self.tasks.push(spawned);
+    }
+
+    /// Deletes what has no owner left, as a garbage collector does.
+    fn collect_garbage(&mut self) {
+        if !self.scenario.collects_garbage {
+            return;
+        }
+        let (witness, hand) = (self.witness.clone(), self.hand.clone());
+        self.tasks.push(self.world.env().spawn(async move {
+            loop {
+                witness.deleted.notified().await;
+                sleep(GARBAGE).await;
+                for (id, value) in witness.garbage() {
+                    let uid = json!({"preconditions": {"uid": value["metadata"]["uid"]}});
+                    hand.send(Method::DELETE, &id.api_path(&value), JSON, Some(&uid)).await;
+                }
+            }
+        }));
+    }
+
+    /// Puts finalizers on objects as soon as they are there.
+    fn foreign_finalizers(&mut self, faults: &[Fault]) {
+        for fault in faults {
+            let Fault::Finalizer(path) = fault else { continue };
+            let (hand, path, told, world) =
+                (self.hand.clone(), path.clone(), self.told.clone(), self.world.clone());
+            self.tasks.push(self.world.env().spawn(async move {
+                loop {
+                    if let Some(object) = hand.get(&path).await {
+                        let mut finalizers =
+                            object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+                        finalizers.push(FINALIZER.into());
+                        let patch = json!({"metadata": {"finalizers": finalizers}});
+                        hand.send(Method::PATCH, &path, MERGE, Some(&patch)).await;
+                        let what = format!("put a finalizer on {path}");
+                        let line = Line { at: world.now(), who: "somebody".into(), what, is_fault: true };
+                        return told.lines.lock().push(line);
+                    }
+                    sleep(Duration::from_millis(10)).await;
+                }
+            }));
+        }
+    }
+
+    async fn end_foreign_finalizers(&self, faults: &[Fault]) {
+        for fault in faults {
+            let Fault::Finalizer(path) = fault else { continue };
+            if let Some(object) = self.hand.get(path).await {
+                let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+                finalizers.retain(|finalizer| finalizer != FINALIZER);
+                let patch = json!({"metadata": {"finalizers": finalizers}});
+                self.hand.send(Method::PATCH, path, MERGE, Some(&patch)).await;
+            }
+        }
+    }
+
+    async fn at_rest(&self, fault: &Fault) {
+        match fault {
+            Fault::AtRest(act, path) => self.hand.act(*act, path).await,
+            Fault::Revert(path, value) => drop(self.hand.send(Method::PATCH, path, MERGE, Some(value)).await),
+            Fault::OldCache(client, resource, revision) => {
+                let faults = self.world.faults();
+                faults.travel_back(client, resource, *revision);
+                // What is newer comes a while later.
+                let watches = Match::watch(resource).client(client);
+                faults.on(watches).inject(Effect::StallAfterEvents(0, OLD)).always();
+                if let Some(process) = self.told.processes.lock().get(client.as_str()) {
+                    process.kill();
+                }
+            }
+            Fault::On(..) | Fault::Finalizer(_) | Fault::Order(_) => return,
+        }
+        let line =
+            Line { at: self.world.now(), who: "somebody".into(), what: fault.to_string(), is_fault: true };
+        self.told.lines.lock().push(line);
+        self.settle().await;
+    }
+}
+
+thread_local! {
+    /// What panicked on this thread, while a run is on it.
+    static PANICS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// Gathers panics instead of printing them: a panic is a finding, also where a restart would hide it.
+struct Panics;
+
+impl Panics {
+    fn gather() -> Panics {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let before = panic::take_hook();
+            panic::set_hook(Box::new(move |info| {
+                let is_gathered = PANICS.with_borrow_mut(|panics| {
+                    panics.as_mut().map(|panics| panics.push(info.to_string())).is_some()
+                });
+                if !is_gathered {
+                    before(info);
+                }
+            }));
+        });
+        PANICS.set(Some(Vec::new()));
+        Panics
+    }
+
+    fn end(self) -> Vec<String> {
+        PANICS.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        PANICS.set(None);
+    }
+}

@@ -1,0 +1,214 @@
+//! Beyond single faults: several at once, changes and their opposites, and the least faults that show a finding.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::fault::Fault;
+use super::judge::{Oracle, Violation, judge, judge_alone};
+use super::plan::Plan;
+use super::report::{Clock, Progress};
+use super::run::{Make, Outcome, run};
+use super::scenario::Step;
+use super::{Exploration, Explorer, Finding};
+use crate::faults::Effect;
+use crate::hash::Fnv;
+
+/// More faults at once say little about why.
+const MOST_FAULTS: u64 = 4;
+
+/// What has been seen in runs with several faults.
+#[derive(Default)]
+struct Coverage {
+    /// States of objects, each with the faults that had happened before.
+    seen: BTreeSet<u64>,
+    /// Faults that led to something new: others are added to them.
+    corpus: Vec<Vec<usize>>,
+}
+
+impl Coverage {
+    /// Whether the run came somewhere new.
+    fn add(&mut self, outcome: &Outcome, kinds: &BTreeSet<usize>) -> bool {
+        let mut is_new = false;
+        for commit in outcome.commits.iter().filter(|commit| commit.counts) {
+            let mut hash = Fnv::default();
+            hash.text(&commit.called);
+            hash.number(commit.hash);
+            kinds.iter().for_each(|kind| hash.number(*kind as u64));
+            is_new |= self.seen.insert(hash.finish());
+        }
+        is_new
+    }
+}
+
+impl Explorer {
+    /// Tries several faults at once, in an order of tasks that each seed chooses, until the time is over or something is
+    /// found. What led to something new is tried again with one fault more.
+    pub(super) fn several(
+        &self,
+        plan: &Plan,
+        reference: &Outcome,
+        progress: &Progress,
+        exploration: &mut Exploration,
+    ) {
+        if plan.points.is_empty() {
+            return;
+        }
+        let clock = Clock::start();
+        let coverage = Mutex::new(Coverage::default());
+        let found = Mutex::new(None::<(u64, Vec<Fault>, Vec<Violation>)>);
+        let runs = Mutex::new(0usize);
+        thread::scope(|scope| {
+            for _ in 0..self.threads {
+                scope.spawn(|| {
+                    while clock.elapsed() < self.budget && found.lock().is_none() {
+                        let number = {
+                            let mut runs = runs.lock();
+                            *runs += 1;
+                            *runs as u64
+                        };
+                        let chosen = choose(number, plan.points.len(), &coverage.lock().corpus);
+                        let mut faults: Vec<_> =
+                            chosen.iter().map(|at| plan.points[*at].fault.clone()).collect();
+                        faults.push(Fault::Order(number));
+                        let outcome = run(&self.make, &faults, Some(&reference.state), self.options());
+                        let violations = judge(reference, &outcome, &faults);
+                        progress.ran(!violations.is_empty());
+                        let kinds = chosen.iter().map(|at| plan.points[*at].kind as usize).collect();
+                        let mut coverage = coverage.lock();
+                        if coverage.add(&outcome, &kinds) && (chosen.len() as u64) < MOST_FAULTS {
+                            coverage.corpus.push(chosen);
+                        }
+                        drop(coverage);
+                        if !violations.is_empty() {
+                            found.lock().get_or_insert((number, faults, violations));
+                        }
+                    }
+                });
+            }
+        });
+        let runs = runs.into_inner();
+        exploration.runs += runs;
+        exploration.several.runs = runs;
+        if let Some((_, faults, violations)) = found.into_inner() {
+            exploration.several.failed = 1;
+            self.find(exploration, reference, &faults, violations, None);
+        }
+    }
+
+    /// A change and its opposite; two ways to one state.
+    pub(super) fn transitions(&self, reference: &Outcome, exploration: &mut Exploration) {
+        let scenario = &reference.scenario;
+        if scenario.has_history {
+            return;
+        }
+        for (at, pair) in scenario.steps.windows(2).enumerate() {
+            let (Step::Apply(a), Step::Apply(b)) = (&pair[0], &pair[1]) else { continue };
+            if a.path != b.path {
+                continue;
+            }
+            let rollback: Vec<usize> = (0..=at + 1).chain([at]).collect();
+            let direct: Vec<usize> = (0..at).chain([at + 1]).collect();
+            let ways = [(Oracle::Rollback, rollback, at + 1), (Oracle::TwoWays, direct, at + 2)];
+            for (oracle, steps, expected) in ways {
+                let outcome = run(&self.with_steps(steps), &[], None, self.options());
+                exploration.runs += 1;
+                let Some(expected) = reference.states.get(expected) else { continue };
+                let mut violations = judge_alone(&outcome);
+                violations.retain(|violation| violation.oracle != Oracle::Troubles || !is_goal(violation));
+                let why = expected.difference(&outcome.state);
+                if !why.is_empty() {
+                    violations.push(Violation { oracle, why });
+                }
+                if !violations.is_empty() {
+                    self.find(exploration, reference, &[], violations, None);
+                }
+            }
+        }
+    }
+
+    fn with_steps(&self, steps: Vec<usize>) -> Make {
+        let make = self.make.scenario.clone();
+        let scenario = Arc::new(move |world: &crate::World| {
+            let mut scenario = make(world);
+            scenario.steps = steps.iter().map(|at| scenario.steps[*at].clone()).collect();
+            // Goals are those of the whole story.
+            scenario.goals.clear();
+            scenario
+        });
+        Make { scenario, server: self.make.server.clone() }
+    }
+
+    /// Leaves out faults, and shortens delays, as long as it still goes wrong in the same way.
+    pub(super) fn shrink(&self, reference: &Outcome, finding: &mut Finding) {
+        let oracles: BTreeSet<_> = finding.violations.iter().map(|violation| violation.oracle).collect();
+        let fails = |faults: &[Fault]| {
+            let outcome = run(&self.make, faults, Some(&reference.state), self.options());
+            let violations = judge(reference, &outcome, faults);
+            violations.iter().any(|violation| oracles.contains(&violation.oracle)).then_some(violations)
+        };
+        let mut at = 0;
+        while at < finding.faults.len() && finding.faults.len() > 1 {
+            let mut fewer = finding.faults.clone();
+            fewer.remove(at);
+            match fails(&fewer) {
+                Some(violations) => (finding.faults, finding.violations) = (fewer, violations),
+                None => at += 1,
+            }
+        }
+        for at in 0..finding.faults.len() {
+            while let Some(shorter) = shorter(&finding.faults[at]) {
+                let mut faults = finding.faults.clone();
+                faults[at] = shorter;
+                let Some(violations) = fails(&faults) else { break };
+                (finding.faults, finding.violations) = (faults, violations);
+            }
+        }
+    }
+}
+
+fn is_goal(violation: &Violation) -> bool {
+    violation.why.iter().all(|why| why.contains("the goal is not reached"))
+}
+
+/// The same fault with half of its delay.
+fn shorter(fault: &Fault) -> Option<Fault> {
+    const LEAST: Duration = Duration::from_millis(100);
+    let Fault::On(matching, effect) = fault else { return None };
+    let effect = match effect {
+        Effect::StallAfterEvents(n, time) if *time > LEAST => Effect::StallAfterEvents(*n, *time / 2),
+        Effect::PauseAfterAnswer(time) if *time > LEAST => Effect::PauseAfterAnswer(*time / 2),
+        _ => return None,
+    };
+    Some(Fault::On(matching.clone(), effect))
+}
+
+/// The faults of the nth run: some that led to something new and one more, or two.
+fn choose(number: u64, points: usize, corpus: &[Vec<usize>]) -> Vec<usize> {
+    let mut draw = 0;
+    let mut below = |limit: usize| {
+        draw += 1;
+        let mut hash = Fnv::default();
+        hash.number(number);
+        hash.number(draw);
+        // The low bits of FNV are the best ones after another multiplication.
+        (hash.finish().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize % limit
+    };
+    let mut chosen = match corpus.len() {
+        0 => Vec::new(),
+        // Every other run begins anew.
+        n if number.is_multiple_of(2) => corpus[below(n)].clone(),
+        _ => Vec::new(),
+    };
+    let wanted = (chosen.len() + 1).max(2).min(points);
+    while chosen.len() < wanted {
+        let point = below(points);
+        if !chosen.contains(&point) {
+            chosen.push(point);
+        }
+    }
+    chosen
+}

@@ -1,0 +1,91 @@
+//! Bugs that were published by those who look for them with faults, as small operators. Each is found by exploration alone, by
+//! the fault that it was published with, and is not found any more when it is mended.
+//!
+//! Where they come from: Sieve (OSDI '22), `sieve-project/sieve`, `reproducing_bugs.md`; Acto (SOSP '23).
+
+#![allow(clippy::print_stdout, reason = "it prints the table")]
+
+mod catalogue;
+mod operator;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ObjectMeta;
+use setpoint_sim::{Exploration, Explorer, PointKind, Scenario, World};
+
+use crate::catalogue::{BUGS, Bug, janitor};
+use crate::operator::{Reconcile, run};
+
+fn cluster(data: &[(&str, &str)]) -> ConfigMap {
+    let pairs = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    let metadata = ObjectMeta {
+        name: Some("cluster".to_owned()),
+        namespace: Some("default".to_owned()),
+        labels: Some(pairs(&[("role", "cluster")])),
+        ..ObjectMeta::default()
+    };
+    ConfigMap { metadata, data: Some(pairs(data)), ..ConfigMap::default() }
+}
+
+fn scenario(bug: &'static Bug, reconcile: Reconcile) -> impl Fn(&World) -> Scenario + Send + Sync + 'static {
+    move |_| {
+        let kinds = bug.kinds;
+        let mut scenario = Scenario::new().controller("operator", move |seat| run(seat, kinds, reconcile));
+        scenario = scenario.beside("janitor", |seat| run(seat, &[operator::PODS, operator::CLAIMS], janitor));
+        if bug.fault.is_some() {
+            scenario = scenario.with_history();
+        }
+        for step in bug.steps {
+            scenario = match step {
+                Some(data) => scenario.apply(&cluster(data)),
+                None => scenario.delete(&cluster(&[])),
+            };
+        }
+        scenario
+    }
+}
+
+fn explore(bug: &'static Bug, reconcile: Reconcile) -> Exploration {
+    Explorer::new(bug.name, scenario(bug, reconcile)).run()
+}
+
+#[test]
+fn every_bug_is_found_and_is_gone_when_it_is_mended() {
+    let only = std::env::var("SETPOINT_SIM_BUG").ok();
+    let mut wrong = Vec::new();
+    println!("{:<22} {:<28} {:>6} {:>8} {:>7}", "bug", "found by", "runs", "seconds", "faults");
+    for bug in BUGS.iter().filter(|bug| only.as_ref().is_none_or(|only| bug.name == only)) {
+        let broken = explore(bug, bug.broken);
+        let kinds: Vec<PointKind> =
+            broken.tried.iter().filter(|(_, tried)| tried.failed > 0).map(|(kind, _)| *kind).collect();
+        let seconds = broken.took.as_secs_f64();
+        match broken.findings.first() {
+            None => wrong.push(format!("{}: not found", bug.name)),
+            Some(finding) => {
+                let kind = kinds.first().map_or_else(|| "no fault".to_owned(), ToString::to_string);
+                println!(
+                    "{:<22} {kind:<28} {:>6} {seconds:>8.1} {:>7}",
+                    bug.name,
+                    broken.runs,
+                    finding.faults.len()
+                );
+                if !bug.fault.is_none_or(|fault| kinds.contains(&fault)) {
+                    wrong.push(format!("{}: found by {kinds:?}, not by {:?}", bug.name, bug.fault));
+                }
+            }
+        }
+        let mended = explore(bug, bug.mended);
+        let is_accused = match bug.fault {
+            Some(fault) => mended.tried.get(&fault).is_none_or(|tried| tried.failed > 0),
+            None => mended.findings.iter().any(|finding| finding.faults.is_empty()),
+        };
+        if is_accused {
+            let report = mended.findings.first().map(|finding| finding.report.as_str()).unwrap_or_default();
+            wrong.push(format!("{} is accused when it is mended:\n{report}", bug.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,173 @@
+//! What the explorer says of itself: its formula, its determinism, and that nothing depends on how many threads it has.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Api;
+use kube::api::ObjectMeta;
+use serde_json::json;
+use setpoint::owner::controller_reference;
+use setpoint::{Action, Context, Controller, Manager, ObjectKey, ReconcileError, ensure};
+use setpoint_sim::{Act, Effect, Explorer, Fault, Match, Oracle, PointKind, Scenario, Verb, World, replay};
+
+fn map(value: &str) -> ConfigMap {
+    let metadata =
+        ObjectMeta { name: Some("a".into()), namespace: Some("default".into()), ..ObjectMeta::default() };
+    ConfigMap { metadata, data: Some([("key".into(), value.into())].into()), ..ConfigMap::default() }
+}
+
+/// Every ConfigMap with data has a Secret with the same.
+async fn copy(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+    let Some(data) = map.data.as_ref().filter(|data| data.contains_key("key")) else {
+        return Ok(Action::done());
+    };
+    let wanted: Secret = serde_json::from_value(json!({
+        "metadata": {"name": key.name(), "namespace": key.namespace(), "ownerReferences": [controller_reference(&*map)],
+            "annotations": data},
+    }))?;
+    let secrets: Api<Secret> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
+    ensure(&secrets, cx.lister::<Secret>().get(&key).as_deref(), &wanted).await?;
+    Ok(Action::done())
+}
+
+fn scenario(_: &World) -> Scenario {
+    Scenario::new()
+        .controller("copy", |seat| {
+            let controller = Controller::<ConfigMap>::new("copy", copy).owns::<Secret>();
+            Manager::with(seat.runtime()).controller(controller).run()
+        })
+        .apply(&map("a"))
+        .apply(&map("b"))
+}
+
+#[test]
+fn the_number_of_points_is_that_of_the_formula_and_each_is_tried() {
+    let exploration = Explorer::new("copy", scenario).run();
+    exploration.assert_nothing_found();
+    let targets = exploration.targets;
+    let tried: usize = exploration.tried.values().map(|tried| tried.runs).sum();
+    assert_eq!(tried, targets.points());
+    assert_eq!((targets.writes, targets.changes, targets.children, targets.changed_children), (2, 1, 1, 0));
+    for kind in [PointKind::CrashBefore, PointKind::CrashAfterCommit, PointKind::AnswerLost] {
+        assert_eq!(exploration.tried[&kind].runs, targets.writes);
+    }
+    assert_eq!(exploration.tried[&PointKind::WatchHeld].runs, targets.places);
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again_and_another_seed_another_order() {
+    let explorer = Explorer::new("copy", scenario);
+    let seeds = std::env::var("SETPOINT_SIM_SEEDS").map_or(40, |seeds| seeds.parse().expect("a number"));
+    let hashes: Vec<u64> = (0..seeds).map(|seed| explorer.hash(seed)).collect();
+    for (seed, hash) in hashes.iter().enumerate() {
+        assert_eq!(explorer.hash(seed as u64), *hash, "seed {seed}");
+    }
+    assert!(hashes.iter().any(|hash| *hash != hashes[0]));
+}
+
+#[test]
+fn what_is_found_does_not_depend_on_threads() {
+    let found = |threads| {
+        let exploration = Explorer::new("once", once).threads(threads).run();
+        let kinds: Vec<_> = exploration.tried.iter().map(|(kind, tried)| (*kind, tried.failed)).collect();
+        let first = &exploration.findings[0];
+        (kinds, first.faults.clone(), first.violations.clone())
+    };
+    assert_eq!(found(1), found(3));
+}
+
+/// A controller that makes two Secrets, and looks for the first one alone.
+async fn make_two(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+    if map.data.as_ref().is_none_or(|data| !data.contains_key("key"))
+        || cx.lister::<Secret>().get(&key).is_some()
+    {
+        return Ok(Action::done());
+    }
+    let secrets: Api<Secret> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
+    for name in [key.name().to_owned(), format!("{}-2", key.name())] {
+        let owners = [controller_reference(&*map)];
+        let secret: Secret =
+            serde_json::from_value(json!({"metadata": {"name": name, "ownerReferences": owners}}))?;
+        secrets.create(&Default::default(), &secret).await?;
+    }
+    Ok(Action::done())
+}
+
+fn once(_: &World) -> Scenario {
+    Scenario::new()
+        .controller("once", |seat| {
+            let controller = Controller::<ConfigMap>::new("once", make_two).owns::<Secret>();
+            Manager::with(seat.runtime()).controller(controller).run()
+        })
+        .apply(&map("a"))
+}
+
+#[test]
+fn a_finding_is_told_with_its_faults_both_timelines_and_a_test_to_paste() {
+    let exploration = Explorer::new("once", once).run();
+    let crash = Fault::On(
+        Match::any()
+            .verb(Verb::Create)
+            .resource("secrets")
+            .client("once")
+            .namespace("default")
+            .name("a-2")
+            .nth(1),
+        Effect::CrashBefore,
+    );
+    let finding = exploration.findings.iter().find(|finding| finding.faults == [crash.clone()]);
+    let finding = finding.expect("a crash between the two creates");
+    assert_eq!(finding.violations[0].oracle, Oracle::EndState);
+    assert_eq!(finding.violations[0].why, ["secrets/default/a-2: one missing"]);
+    let wanted = [
+        "crash before create secrets of client once in namespace default, name a-2, number 1",
+        "once: creates secrets/default/a-2",
+        "✗ crashed the client before it sent POST secrets/default/a-2",
+        "Effect::CrashBefore",
+    ];
+    for text in wanted {
+        assert!(finding.report.contains(text), "{text:?} is not in\n{}", finding.report);
+    }
+}
+
+#[test]
+#[should_panic(expected = "secrets/default/a-2: one missing")]
+fn a_pasted_test_fails_in_the_same_way() {
+    replay(
+        once,
+        [Fault::On(
+            Match::any()
+                .verb(Verb::Create)
+                .resource("secrets")
+                .client("once")
+                .namespace("default")
+                .name("a-2")
+                .nth(1),
+            Effect::CrashBefore,
+        )],
+    );
+}
+
+#[test]
+fn a_replay_without_harm_is_quiet() {
+    replay(scenario, [Fault::AtRest(Act::Delete, "/api/v1/namespaces/default/secrets/a".into())]);
+}
+
+#[test]
+fn a_panic_is_found_also_where_it_is_caught() {
+    async fn panics(key: ObjectKey, _: Context) -> Result<Action, ReconcileError> {
+        assert_ne!(key.name(), "a", "a bug");
+        Ok(Action::done())
+    }
+    let exploration = Explorer::new("panics", |_: &World| {
+        Scenario::new()
+            .controller("panics", |seat| {
+                Manager::with(seat.runtime()).controller(Controller::<ConfigMap>::new("panics", panics)).run()
+            })
+            .apply(&map("a"))
+    })
+    .run();
+    let finding = &exploration.findings[0];
+    assert_eq!((finding.faults.len(), finding.violations[0].oracle), (0, Oracle::Troubles));
+    assert!(finding.violations[0].why[0].contains("a bug"), "{:?}", finding.violations);
+}
