@@ -1,5 +1,4 @@
 //! The Foo controller, with every fault at every point. Somebody plays the Deployment controller.
-#![expect(clippy::disallowed_names, reason = "a Foo is called foo")]
 
 use example_foo::{Foo, FooController, RESYNC, WORKERS, crd};
 use k8s_openapi::api::apps::v1::Deployment;
