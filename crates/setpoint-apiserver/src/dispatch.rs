@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Response};
 use setpoint_kinds::Verb;
 
+use crate::aggregation;
 use crate::definitions::{self, Custom};
 use crate::handlers::{
     binding, component_status, create, delete, eviction, get, list, log, patch, review, scale, token_request,
@@ -39,11 +40,18 @@ pub(crate) fn server(
         ["healthz" | "livez" | "readyz", ..] => health::respond(core, &segments, query),
         ["api" | "apis", ..] => {
             let served = core.definitions.served();
-            served.discovery().respond(&segments, headers, core.has_aggregated_discovery)
+            if core.aggregation.registered().is_empty() {
+                return served.discovery().respond(&segments, headers, core.has_aggregated_discovery);
+            }
+            let discovery = core.aggregation.discovery(&served);
+            discovery.respond(&segments, headers, core.has_aggregated_discovery)
         }
         [".well-known", "openid-configuration"] => Ok(openid::configuration(core)),
         ["openid", "v1", "jwks"] => Ok(openid::keys(core)),
-        ["openapi", ..] => openapi::respond(&core.definitions.served(), &segments, query, headers),
+        ["openapi", ..] => {
+            let backends = core.aggregation.registered().open_api();
+            openapi::respond(&core.definitions.served(), &backends, &segments, query, headers)
+        }
         _ => Err(Status::no_such_path()),
     }
 }
@@ -68,6 +76,9 @@ pub(crate) async fn resource(core: &Arc<Core>, request: &ResourceRequest) -> Res
 async fn after_write(core: &Core, resource: &Resource) -> Result<()> {
     if definitions::concerns(resource) {
         definitions::sync(core).await?;
+    }
+    if aggregation::concerns(resource) {
+        aggregation::sync(core).await?;
     }
     if resource.definition().is_some_and(Custom::is_terminating) {
         core.definitions.wake();

@@ -1,7 +1,7 @@
 //! The server: a `tower::Service`, and how one is built.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use crate::admission::{self, AdmissionPlugins};
+use crate::aggregation::{self, Aggregation};
 use crate::audit::{Audit, AuditLog, OpenLog};
 use crate::authenticate::{Authenticator, FrontProxy, ServiceAccountTokens, TokenFile, Trust};
 use crate::authorize::Authorization;
@@ -34,7 +35,7 @@ use crate::kubernetes_service::{self, Advertised};
 use crate::limits;
 use crate::logs::LogSource;
 use crate::metrics::Metrics;
-use crate::pki;
+use crate::pki::{self, Identity};
 use crate::rbac::{self, Rbac};
 use crate::resource::{Registry, Resource};
 use crate::response::Body;
@@ -42,8 +43,8 @@ use crate::serve;
 use crate::status::Result;
 use crate::storage::{Durability, Limits, Memory, NotStored, OpenError, Redb, Storage};
 use crate::store;
+use crate::upstream::{Clients, Locations};
 use crate::user::User;
-use crate::webhook;
 use crate::writes::Writes;
 
 /// How often expired objects are looked for.
@@ -99,7 +100,9 @@ pub(crate) struct Core {
     pub authorization: Authorization,
     pub admission: admission::Webhooks,
     pub policies: admission::Policies,
-    pub webhooks: webhook::Clients,
+    pub webhooks: Clients,
+    pub aggregation: Aggregation,
+    pub locations: Locations,
     pub audit: Option<Audit>,
     pub writes: Arc<Writes>,
     pub background: Background,
@@ -171,6 +174,9 @@ pub struct Builder {
     is_anonymous_allowed: bool,
     client_authorities: Vec<CertificateDer<'static>>,
     front_proxy: Option<FrontProxy>,
+    proxy_identity: Option<Arc<Identity>>,
+    outward_proxy: Option<FrontProxy>,
+    locations: Locations,
     audit: Option<OpenLog>,
     plugins: AdmissionPlugins,
     advertise_address: Option<IpAddr>,
@@ -192,6 +198,9 @@ impl Default for Builder {
             is_anonymous_allowed: false,
             client_authorities: Vec::new(),
             front_proxy: None,
+            proxy_identity: None,
+            outward_proxy: None,
+            locations: Locations::default(),
             audit: None,
             plugins: AdmissionPlugins::default(),
             advertise_address: None,
@@ -270,6 +279,34 @@ impl Builder {
     /// [`Builder::client_authorities`]: a certificate that is of none of them is not that of a user.
     pub fn front_proxy(mut self, proxy: FrontProxy) -> Builder {
         self.front_proxy = Some(proxy);
+        self
+    }
+
+    /// The client certificate that this server shows to the servers behind it (those of APIServices with a service), and by
+    /// which they believe it who a user is. Without one they see an unknown client.
+    pub fn proxy_client(mut self, identity: Identity) -> Builder {
+        self.proxy_identity = Some(Arc::new(identity));
+        self
+    }
+
+    /// Tells servers behind this one how to know its [`Builder::proxy_client`] by, in the ConfigMap
+    /// `kube-system/extension-apiserver-authentication`. This server itself does not hear such a proxy, other than that of
+    /// [`Builder::front_proxy`], which takes the place of this one.
+    pub fn published_proxy(mut self, proxy: FrontProxy) -> Builder {
+        self.outward_proxy = Some(proxy);
+        self
+    }
+
+    /// Where a service is, whatever its endpoints say, for calls of this server to webhooks and to the servers of
+    /// APIServices. Without a port it is where all ports of the service are.
+    pub fn service_address(
+        mut self,
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        port: Option<u16>,
+        address: SocketAddr,
+    ) -> Builder {
+        self.locations.set(namespace.into(), name.into(), port, address);
         self
     }
 
@@ -375,12 +412,14 @@ impl Builder {
                 self.tokens,
                 self.service_account_tokens,
                 self.is_anonymous_allowed && self.authorization != Authorization::AlwaysAllow,
-                Trust::new(self.client_authorities, self.front_proxy),
+                Trust::new(self.client_authorities, self.front_proxy).outward(self.outward_proxy),
             ),
             authorization: self.authorization,
             admission: admission::Webhooks::default(),
             policies: admission::Policies::default(),
-            webhooks: webhook::Clients::default(),
+            webhooks: Clients::default(),
+            aggregation: Aggregation::new(self.proxy_identity),
+            locations: self.locations,
             audit: self.audit.map(|log| log.start(&env, &background)),
             writes: Writes::new(&env),
             background,
@@ -402,6 +441,10 @@ impl Builder {
             // The task below tries it again.
             tracing::error!(%error, "custom resources are not served yet");
         }
+        if let Err(error) = aggregation::sync(&core).await {
+            // The task below tries it again.
+            tracing::error!(%error, "what other servers answer is not handed on yet");
+        }
         let weak = Arc::downgrade(&core);
         let keep = |name, upkeep: Upkeep| {
             let weak = Weak::clone(&weak);
@@ -414,12 +457,16 @@ impl Builder {
             let keep = move || kubernetes_service::upkeep(Weak::clone(&weak));
             core.background.run(&env, "kubernetes-service", keep)
         };
+        let backends = {
+            let weak = Weak::clone(&weak);
+            core.background.run(&env, "aggregation", move || aggregation::run(Weak::clone(&weak)))
+        };
         let aging = (!self.compaction_interval.is_zero()).then(|| {
             let (weak, interval) = (Weak::clone(&weak), self.compaction_interval);
             core.background.run(&env, "compaction", move || age(Weak::clone(&weak), interval))
         });
         let expiry = core.background.run(&env, "expiry", move || expire(Weak::clone(&weak)));
-        let tasks = [expiry, definitions, roles, service].into_iter().chain(aging).collect();
+        let tasks = [expiry, definitions, roles, service, backends].into_iter().chain(aging).collect();
         Ok(ApiServer { shared: Arc::new(Shared { core, _tasks: tasks }) })
     }
 }

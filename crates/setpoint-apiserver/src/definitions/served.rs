@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::custom::{Custom, rank};
-use crate::discovery::{self, Discovery, Entry, SubEntry};
+use crate::discovery::{self, Discovery, Entry, Remote, SubEntry};
 use crate::openapi;
 use crate::resource::Resource;
 
@@ -61,6 +61,12 @@ impl Served {
             let built_in = setpoint_kinds::table().resources().iter().map(Entry::from);
             Discovery::new(built_in.chain(self.definitions().map(entry)))
         })
+    }
+
+    /// The same with what other servers answer.
+    pub(crate) fn discovery_with(&self, remotes: Vec<Remote<'_>>) -> Discovery {
+        let built_in = setpoint_kinds::table().resources().iter().map(Entry::from);
+        Discovery::with(built_in.chain(self.definitions().map(entry)), remotes)
     }
 
     /// The OpenAPI documents of custom resources: path and hash.
