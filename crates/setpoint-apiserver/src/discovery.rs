@@ -220,10 +220,13 @@ impl<'a> Group<'a> {
     /// Puts a version of another server into its group, in the place of one of ours, and the group where it belongs.
     fn insert(groups: &mut Vec<Group<'a>>, remote: Remote<'a>) {
         let known = groups.iter().position(|group| group.name == remote.group);
-        let mut group = known.map_or(Group { name: remote.group, priority: 0, versions: vec![] }, |at| groups.remove(at));
+        let mut group =
+            known.map_or(Group { name: remote.group, priority: 0, versions: vec![] }, |at| groups.remove(at));
         group.versions.retain(|version| version.name != remote.version);
         group.versions.push(Version { name: remote.version, content: Content::Remote(remote) });
-        group.versions.sort_by_key(|version| std::cmp::Reverse((version.priority(group.name), rank(version.name))));
+        group
+            .versions
+            .sort_by_key(|version| std::cmp::Reverse((version.priority(group.name), rank(version.name))));
         group.priority = group.priority.max(remote.group_priority);
         let place = (std::cmp::Reverse(group.total_priority()), group.name);
         let at = groups.iter().position(|other| {
@@ -430,21 +433,31 @@ mod tests {
         let discovery = Discovery::with(own(), remotes);
         let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(AGGREGATED))]);
         let all = json(discovery.respond(&["apis"], &headers, true).unwrap()).await;
-        let shown: Vec<String> = all["items"].as_array().unwrap().iter().map(|group| {
-            let versions = group["versions"].as_array().unwrap().iter();
-            let versions: Vec<String> =
-                versions.map(|version| format!("{}:{}", version["version"], version["freshness"])).collect();
-            format!("{} {}", group["metadata"]["name"], versions.join(" ")).replace('"', "")
-        }).collect();
-        assert_eq!(shown, [
-            "first.example v2:Stale",
-            "apps v1:Current v1beta1:Current",
-            "crd.b.example v2:Stale v1:Current",
-            "crd.c.example v2:Stale",
-            "last.example v2:Stale v2:Stale",
-            "crd.d.example v2:Stale",
-        ]);
-        let group = json(discovery.respond(&["apis", "last.example"], &HeaderMap::new(), true).unwrap()).await;
+        let shown: Vec<String> = all["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|group| {
+                let versions = group["versions"].as_array().unwrap().iter();
+                let versions: Vec<String> = versions
+                    .map(|version| format!("{}:{}", version["version"], version["freshness"]))
+                    .collect();
+                format!("{} {}", group["metadata"]["name"], versions.join(" ")).replace('"', "")
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "first.example v2:Stale",
+                "apps v1:Current v1beta1:Current",
+                "crd.b.example v2:Stale v1:Current",
+                "crd.c.example v2:Stale",
+                "last.example v2:Stale v2:Stale",
+                "crd.d.example v2:Stale",
+            ]
+        );
+        let group =
+            json(discovery.respond(&["apis", "last.example"], &HeaderMap::new(), true).unwrap()).await;
         assert_eq!(group["preferredVersion"]["version"], "v2");
         assert_eq!(group["versions"][1]["groupVersion"], "last.example/v1");
     }

@@ -61,9 +61,8 @@ fn index(served: &Served, backends: &Backends) -> Value {
         (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
     };
     let own = HASHES.iter().chain(served.open_api_hashes()).map(entry);
-    let others = backends
-        .iter()
-        .map(|open_api| (open_api.path.clone(), json!({"serverRelativeURL": open_api.url})));
+    let others =
+        backends.iter().map(|open_api| (open_api.path.clone(), json!({"serverRelativeURL": open_api.url})));
     json!({"paths": own.chain(others).collect::<Map<_, _>>()})
 }
 

@@ -32,8 +32,21 @@ pub(crate) struct ResourcePath {
 }
 
 /// What would end a segment of a path, or begin something else.
-const IN_SEGMENT: &AsciiSet =
-    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'/').add(b'<').add(b'>').add(b'?').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+const IN_SEGMENT: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'/')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// A path of which every server understands what [`Route::parse`] has understood: nothing is left to read in two ways.
 pub(crate) fn plain_path(path: &str) -> Result<String> {

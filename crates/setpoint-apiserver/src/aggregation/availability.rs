@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method};
-use http_body_util::{BodyExt, Empty};
 use serde_json::{Value, json};
 
-use super::proxy::{Call, Uncalled};
+use super::proxy::{Call, Uncalled, nothing};
 use super::{Backend, headers, resource};
 use crate::contention;
 use crate::object::{self, metadata_mut};
@@ -76,9 +75,7 @@ pub(super) async fn check(core: &Core, backend: &Backend) -> Verdict {
     };
     let url = format!("https://{}{}", located.authority, spec.path());
     match ask(core, backend, &url).await {
-        Ok(()) => {
-            Verdict { status: "True", reason: "Passed", message: "all checks passed".to_owned() }
-        }
+        Ok(()) => Verdict { status: "True", reason: "Passed", message: "all checks passed".to_owned() },
         Err(why) => {
             let message = format!("failing or missing response from {url}: {why}");
             Verdict::not("FailedDiscoveryCheck", message)
@@ -106,8 +103,7 @@ async fn ask(core: &Core, backend: &Backend, url: &str) -> Result<(), String> {
 pub(super) fn own_call(target: String, accept: &'static str) -> Call {
     let client = HeaderMap::from_iter([(http::header::ACCEPT, HeaderValue::from_static(accept))]);
     let headers = headers::for_backend(&client, &itself(), None, &[]).unwrap_or_default();
-    let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-    Call { method: Method::GET, target, headers, body }
+    Call { method: Method::GET, target, headers, body: nothing() }
 }
 
 /// Whether an APIService says that its backend answers.

@@ -85,7 +85,8 @@ impl Spec {
     }
 
     fn leads_to_the_same(&self, other: &Spec) -> bool {
-        let place = |spec: &Spec| (spec.namespace.clone(), spec.service.clone(), spec.port, spec.trusted.clone());
+        let place =
+            |spec: &Spec| (spec.namespace.clone(), spec.service.clone(), spec.port, spec.trusted.clone());
         place(self) == place(other)
     }
 }

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
+use super::Backend;
 use super::availability::own_call;
 use super::proxy::Uncalled;
-use super::Backend;
 use crate::body::{self, Undecoded, Unread};
 use crate::bounds::{MAX_NODES, Meter};
 use crate::server::Core;

@@ -89,8 +89,7 @@ pub(super) fn for_backend(
     own: &[String],
 ) -> Result<HeaderMap> {
     let mut headers = without_connection(client.clone());
-    let taken: Vec<HeaderName> =
-        headers.keys().filter(|name| is_of_identity(name, own)).cloned().collect();
+    let taken: Vec<HeaderName> = headers.keys().filter(|name| is_of_identity(name, own)).cloned().collect();
     taken.iter().for_each(|name| drop(headers.remove(name)));
     headers.remove(header::HOST);
     headers.remove(header::EXPECT);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -107,8 +108,7 @@ pub(crate) async fn forward_document(
 ) -> Result<Response<Body>> {
     let mut last = words::unavailable();
     for target in targets {
-        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-        let request = Forwarded { parts, target, user, is_long: false, is_discovery: false, body };
+        let request = Forwarded { parts, target, user, is_long: false, is_discovery: false, body: nothing() };
         last = forward(core, backend, request).await?;
         if last.status() != StatusCode::BAD_GATEWAY {
             break;
@@ -176,6 +176,33 @@ pub(super) struct Call {
     pub(super) body: RequestBody,
 }
 
+impl Call {
+    /// The same once more, if it changes nothing and has no body.
+    fn again(&self) -> Option<Call> {
+        let is_read = matches!(self.method, Method::GET | Method::HEAD) && self.body.is_end_stream();
+        is_read.then(|| Call {
+            method: self.method.clone(),
+            target: self.target.clone(),
+            headers: self.headers.clone(),
+            body: nothing(),
+        })
+    }
+
+    fn into_request(self, uri: Uri) -> Request<RequestBody> {
+        let mut request = Request::new(self.body);
+        *request.uri_mut() = uri;
+        *request.method_mut() = self.method;
+        *request.headers_mut() = self.headers;
+        *request.version_mut() = Version::HTTP_11;
+        request
+    }
+}
+
+/// The body of a request that has none.
+pub(super) fn nothing() -> RequestBody {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Uncalled {
@@ -203,13 +230,61 @@ impl Backend {
         let client = core.aggregation.clients.get(peer).map_err(Uncalled::Unusable)?;
         // Without a port, so that the one of the address counts.
         let uri = format!("https://{}{}", spec.host(), call.target);
-        let mut request = Request::new(call.body);
-        *request.uri_mut() = Uri::try_from(uri).map_err(|error| Uncalled::Unusable(error.to_string()))?;
-        *request.method_mut() = call.method;
-        *request.headers_mut() = call.headers;
-        *request.version_mut() = Version::HTTP_11;
-        let sent = client.request(request).await;
+        let uri = Uri::try_from(uri).map_err(|error| Uncalled::Unusable(error.to_string()))?;
+        // A kept connection may have ended meanwhile: what can be asked twice is.
+        let again = call.again();
+        let mut sent = client.request(call.into_request(uri.clone())).await;
+        if let (Err(error), Some(again)) = (&sent, again)
+            && !error.is_connect()
+        {
+            sent = client.request(again.into_request(uri)).await;
+        }
         let response = sent.map_err(|error| Uncalled::Failed(words::reason(&error, &located.authority)))?;
         Ok((response, room))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http_body_util::Full;
+    use serde_json::json;
+    use setpoint_env::Env;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::ApiServer;
+
+    #[tokio::test]
+    async fn one_backend_takes_so_many_requests_and_no_more() {
+        let address = ([127, 0, 0, 1], 9).into();
+        let server =
+            ApiServer::builder().env(Env::seeded(1)).service_address("a", "b", None, address).build();
+        let object = json!({"metadata": {"name": "v1.g.example"}, "spec": {
+            "group": "g.example", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
+            "insecureSkipTLSVerify": true, "service": {"namespace": "a", "name": "b"}}});
+        let send = async |request: Request<Full<Bytes>>| {
+            let response = server.as_user(User::admin()).oneshot(request).await.unwrap();
+            let code = response.status();
+            (code, response.into_body().collect().await.unwrap().to_bytes())
+        };
+        let post = Request::post("/apis/apiregistration.k8s.io/v1/apiservices")
+            .header("content-type", "application/json")
+            .body(Full::from(object.to_string()))
+            .unwrap();
+        assert_eq!(send(post).await.0, 201);
+        let backend = server.core().aggregation.find("g.example", "v1").unwrap();
+        let all = backend.room.clone().acquire_many_owned(1024).await.unwrap();
+        backend.set_available(true);
+        let (code, text) =
+            send(Request::get("/apis/g.example/v1/things").body(Full::default()).unwrap()).await;
+        assert_eq!(
+            (code, &*text),
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                &b"error trying to reach service: too many requests at the same time\n"[..],
+            )
+        );
+        drop(all);
     }
 }

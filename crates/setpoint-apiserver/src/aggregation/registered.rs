@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{OpenApi, availability};
 use super::backend::{Backend, Spec};
+use super::{OpenApi, availability};
 use crate::definitions::Served;
 use crate::discovery::{Discovery, Remote};
 
@@ -76,8 +76,10 @@ impl Registered {
 
     /// Discovery of this server and of all backends.
     pub(super) fn discovery(&self, served: &Served) -> Discovery {
-        let told: Vec<(&Backend, Value)> =
-            self.all().map(|backend| (&**backend, backend.resources.read().to_version(&backend.spec))).collect();
+        let told: Vec<(&Backend, Value)> = self
+            .all()
+            .map(|backend| (&**backend, backend.resources.read().to_version(&backend.spec)))
+            .collect();
         let remotes = told.iter().map(|(backend, version)| Remote {
             group: &backend.spec.group,
             version: &backend.spec.version,

@@ -14,16 +14,22 @@ use crate::limits::Place;
 
 /// Hands on what comes when the client takes it: nothing is kept. Its connection to the backend ends with it.
 pub(super) struct Relay {
-    body: Incoming,
+    /// None once it was told to end.
+    running: Option<Running>,
     /// When it is to end early: with the server, or with the backend.
     ends: Option<[Pin<Box<WaitForCancellationFutureOwned>>; 2]>,
-    _room: OwnedSemaphorePermit,
     _place: Option<Place>,
+}
+
+/// What the backend still sends.
+struct Running {
+    body: Incoming,
+    _room: OwnedSemaphorePermit,
 }
 
 impl Relay {
     pub(super) fn new(body: Incoming, room: OwnedSemaphorePermit) -> Relay {
-        Relay { body, ends: None, _room: room, _place: None }
+        Relay { running: Some(Running { body, _room: room }), ends: None, _place: None }
     }
 
     /// One that goes on until somebody ends it.
@@ -45,17 +51,19 @@ impl Body for Relay {
         if let Some(ends) = &mut relay.ends
             && ends.iter_mut().any(|end| end.as_mut().poll(cx).is_ready())
         {
-            return Poll::Ready(None);
+            relay.running = None;
+            relay.ends = None;
         }
-        let frame = Pin::new(&mut relay.body).poll_frame(cx);
+        let Some(running) = &mut relay.running else { return Poll::Ready(None) };
+        let frame = Pin::new(&mut running.body).poll_frame(cx);
         frame.map(|frame| frame.map(|frame| frame.map_err(io::Error::other)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.running.as_ref().is_none_or(|running| running.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.running.as_ref().map_or_else(SizeHint::default, |running| running.body.size_hint())
     }
 }

@@ -28,22 +28,23 @@ pub(super) fn unreachable(why: &str) -> Response<Body> {
 /// Why a request to `authority` failed.
 pub(super) fn reason(error: &(dyn Error + 'static), authority: &str) -> String {
     let mut source = Some(error);
-    while let Some(error) = source {
-        if let Some(io) = error.downcast_ref::<io::Error>() {
-            match io.kind() {
-                io::ErrorKind::ConnectionRefused => {
-                    return format!("dial tcp {authority}: connect: connection refused");
-                }
-                io::ErrorKind::TimedOut => return format!("dial tcp {authority}: i/o timeout"),
-                _ => {}
+    while let Some(one) = source {
+        let io = one.downcast_ref::<io::Error>();
+        match io.map(io::Error::kind) {
+            Some(io::ErrorKind::ConnectionRefused) => {
+                return format!("dial tcp {authority}: connect: connection refused");
             }
-            if let Some(rustls::Error::InvalidCertificate(why)) =
-                io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>())
-            {
-                return format!("tls: failed to verify certificate: x509: {why}");
-            }
+            Some(io::ErrorKind::TimedOut) => return format!("dial tcp {authority}: i/o timeout"),
+            _ => {}
         }
-        source = error.source();
+        if let Some(rustls::Error::InvalidCertificate(why)) = one.downcast_ref::<rustls::Error>() {
+            return format!("tls: failed to verify certificate: x509: {why}");
+        }
+        // An error of input and output hides what it is made of.
+        source = match io.and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => one.source(),
+        };
     }
     chain(error)
 }

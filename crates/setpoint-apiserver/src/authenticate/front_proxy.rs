@@ -194,8 +194,12 @@ impl Trust {
     /// How the names of headers begin that name users, in lower case.
     pub(crate) fn name_headers(&self) -> Vec<String> {
         let Some(Proxy { settings, .. }) = &self.proxy else { return Vec::new() };
-        let lists =
-            [&settings.username_headers, &settings.uid_headers, &settings.group_headers, &settings.extra_prefixes];
+        let lists = [
+            &settings.username_headers,
+            &settings.uid_headers,
+            &settings.group_headers,
+            &settings.extra_prefixes,
+        ];
         lists.into_iter().flatten().map(|name| name.to_ascii_lowercase().replace('_', "-")).collect()
     }
 

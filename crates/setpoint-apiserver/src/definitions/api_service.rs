@@ -49,7 +49,10 @@ pub(crate) fn group_priority(group: &str) -> u32 {
     match group {
         // It has no APIService of its own, and comes before all that have.
         "apiregistration.k8s.io" => 20_001,
-        _ => PRIORITIES.iter().find(|(name, _)| *name == group).map_or(CUSTOM_PRIORITY.0, |(_, priority)| *priority),
+        _ => PRIORITIES
+            .iter()
+            .find(|(name, _)| *name == group)
+            .map_or(CUSTOM_PRIORITY.0, |(_, priority)| *priority),
     }
 }
 

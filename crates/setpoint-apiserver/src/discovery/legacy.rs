@@ -51,7 +51,9 @@ fn group(group: &Group<'_>) -> Value {
     let versions: Vec<Value> = group
         .versions
         .iter()
-        .map(|Version { name, .. }| json!({"groupVersion": format!("{}/{name}", group.name), "version": name}))
+        .map(
+            |Version { name, .. }| json!({"groupVersion": format!("{}/{name}", group.name), "version": name}),
+        )
         .collect();
     json!({"name": group.name, "preferredVersion": versions.first(), "versions": versions})
 }

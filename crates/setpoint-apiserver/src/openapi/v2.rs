@@ -116,7 +116,8 @@ pub(super) fn respond(served: &Served, backends: &Backends, headers: &HeaderMap)
     } else {
         let custom = Part::of_custom(served);
         let own = [&*BUILT_IN, &custom];
-        let parts: Vec<&Part> = own.into_iter().chain(backends.iter().map(|open_api| &open_api.part)).collect();
+        let parts: Vec<&Part> =
+            own.into_iter().chain(backends.iter().map(|open_api| &open_api.part)).collect();
         let document = if is_protobuf { protobuf(&parts) } else { text(&parts).into_bytes() };
         response(StatusCode::OK, media_type, document)
     };
@@ -316,10 +317,15 @@ mod tests {
 
     #[test]
     fn another_server_can_say_anything_and_takes_no_names() {
-        let wrong = [json!("x"), json!([1]), json!({"paths": "x", "components": []}), json!({"paths": {
+        let wrong = [
+            json!("x"),
+            json!([1]),
+            json!({"paths": "x", "components": []}),
+            json!({"paths": {
             "/a": "x", "/b": {"get": "x"}, "/c": {"get": {"parameters": ["x", 1], "requestBody": "x", "responses": {"200": "x"}}},
             "/d": {"parameters": "x", "post": {"requestBody": {"content": {"m": "x"}}, "responses": {"200": {"content": "x"}}}},
-        }, "components": {"schemas": {"a": "x", "b": {"allOf": 1, "properties": [], "items": 7, "required": "x"}}}})];
+        }, "components": {"schemas": {"a": "x", "b": {"allOf": 1, "properties": [], "items": 7, "required": "x"}}}}),
+        ];
         for document in wrong {
             let part = Part::foreign(document.clone());
             let told = text(&[&BUILT_IN, &part]);

@@ -51,7 +51,12 @@ pub(crate) enum Unlocated {
 
 /// Where a service is: where the server was told, under its external name, or at its ready endpoints. One that is reached
 /// from outside of the cluster may be at its own address.
-pub(crate) async fn locate(core: &Core, namespace: &str, name: &str, port: u16) -> Result<Located, Unlocated> {
+pub(crate) async fn locate(
+    core: &Core,
+    namespace: &str,
+    name: &str,
+    port: u16,
+) -> Result<Located, Unlocated> {
     if let Some(address) = core.locations.find(namespace, name, port) {
         return Ok(at(vec![address]));
     }

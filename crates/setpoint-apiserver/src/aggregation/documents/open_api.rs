@@ -59,7 +59,9 @@ fn only_own(mut document: Value, prefix: &str) -> Value {
         let all: Map<String, Value> = std::mem::take(paths);
         *paths = all
             .into_iter()
-            .filter(|(path, _)| path.starts_with(prefix) || path.trim_end_matches('/') == prefix.trim_end_matches('/'))
+            .filter(|(path, _)| {
+                path.starts_with(prefix) || path.trim_end_matches('/') == prefix.trim_end_matches('/')
+            })
             .collect();
     }
     document

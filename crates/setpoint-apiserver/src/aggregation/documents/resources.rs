@@ -228,7 +228,9 @@ mod tests {
             json!([["a"]]),
         ] {
             let document = json!({"items": [{"metadata": {"name": "g"}, "versions": [{"version": "v1", "resources": bad}]}]});
-            let spec = Spec::read(&json!({"metadata": {"name": "v1.g"}, "spec": {"group": "g", "version": "v1", "service": {}}}));
+            let spec = Spec::read(
+                &json!({"metadata": {"name": "v1.g"}, "spec": {"group": "g", "version": "v1", "service": {}}}),
+            );
             assert!(newer(&document, &spec.unwrap()).is_err(), "{bad}");
         }
     }
