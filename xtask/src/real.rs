@@ -113,7 +113,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
         cluster::run(report, peers, &binary);
     }
     workloads::run(report, peers, &binary);
-    aggregation::run(report, peers, &binary);
+    aggregation::run(report, peers, &binary, skip_build);
     histories::run(report, peers, &binary, profile, skip_build);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);

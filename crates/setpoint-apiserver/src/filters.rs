@@ -19,6 +19,7 @@ use crate::body::{self, MAX_BODY};
 use crate::contention::Deadline;
 use crate::definitions;
 use crate::dispatch;
+use crate::extension::Author;
 use crate::limits::{Place, SMALL_BODY};
 use crate::metadata::names;
 use crate::metrics::Started;
@@ -189,6 +190,11 @@ async fn prepare(
     *is_identified = true;
     *is_anonymous = user.name == User::ANONYMOUS;
     let route = route?;
+    if let Route::Resource(path) = &route
+        && !core.serves(&path.group)
+    {
+        return Err(Status::no_such_path());
+    }
     let deadline = Deadline::after(&core.env, time_limit(&query)?);
     let place = core.limits.request(&user)?;
     let backend = backend_of(core, &route);
@@ -417,6 +423,7 @@ async fn resource_request(
         received: core.env.now(),
         deadline,
         good_until: parts.extensions.get().map(|certificate: &PeerCertificate| certificate.end),
+        is_own: parts.extensions.get::<Author>().is_some(),
         warnings: Warnings::default(),
         body: if verb.is_write() { read_body(core, place, body).await? } else { Bytes::new() },
     })

@@ -19,6 +19,7 @@ mod convert;
 mod definitions;
 mod discovery;
 mod dispatch;
+pub mod extension;
 mod field_error;
 mod filters;
 mod folder;

@@ -26,8 +26,19 @@ use crate::status::{Result, Status};
 
 pub(crate) use v2::Part;
 
-/// What other servers behind this one have, the first one first.
-pub(crate) type Backends = [Arc<OpenApi>];
+/// What is told beside custom resources.
+#[derive(Clone, Copy)]
+pub(crate) struct Others<'a> {
+    /// What other servers behind this one have, the first one first.
+    pub(crate) backends: &'a [Arc<OpenApi>],
+    /// Whether there is nothing else, not even built-in kinds.
+    pub(crate) is_alone: bool,
+}
+
+/// The documents of built-in kinds, unless custom resources are alone.
+fn built_in<'a>(is_alone: bool) -> impl Iterator<Item = (&'a String, &'a String)> {
+    HASHES.iter().filter(move |_| !is_alone)
+}
 
 /// The documents by path (`apis/apps/v1`), each with the hash of its content. The texts are made again when
 /// they are asked for: clients keep them, the server need not.
@@ -40,15 +51,19 @@ static HASHES: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
 /// Answers `/openapi/v3` and what is below it.
 pub(crate) fn respond(
     served: &Served,
-    backends: &Backends,
+    others: Others<'_>,
     segments: &[&str],
     query: &Query,
     headers: &HeaderMap,
 ) -> Result<Response<Body>> {
     match segments {
-        ["openapi", "v2"] => Ok(v2::respond(served, backends, headers)),
+        ["openapi", "v2"] => Ok(v2::respond(served, others, headers)),
         ["openapi", "v3"] => {
-            Ok(response(StatusCode::OK, "application/json", index(served, backends).to_string()))
+            Ok(response(StatusCode::OK, "application/json", index(served, others).to_string()))
+        }
+        ["openapi", "v3", "api", _] if others.is_alone => Err(Status::no_such_path()),
+        ["openapi", "v3", "apis", group, version] if others.is_alone && is_built_in(group, version) => {
+            Err(Status::no_such_path())
         }
         ["openapi", "v3", "api", version] => respond_document(served, "", version, query, headers),
         ["openapi", "v3", "apis", group, version] => respond_document(served, group, version, query, headers),
@@ -56,13 +71,15 @@ pub(crate) fn respond(
     }
 }
 
-fn index(served: &Served, backends: &Backends) -> Value {
+fn index(served: &Served, others: Others<'_>) -> Value {
     let entry = |(path, hash): (&String, &String)| {
         (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
     };
-    let own = HASHES.iter().chain(served.open_api_hashes()).map(entry);
-    let others =
-        backends.iter().map(|open_api| (open_api.path.clone(), json!({"serverRelativeURL": open_api.url})));
+    let own = built_in(others.is_alone).chain(served.open_api_hashes()).map(entry);
+    let others = others
+        .backends
+        .iter()
+        .map(|open_api| (open_api.path.clone(), json!({"serverRelativeURL": open_api.url})));
     json!({"paths": own.chain(others).collect::<Map<_, _>>()})
 }
 

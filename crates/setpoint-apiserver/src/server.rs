@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use crate::background::{Background, Upkeep};
 use crate::bootstrap;
 use crate::contention::Queues;
 use crate::definitions::{self, Definitions};
+use crate::extension::{Delegated, Source, Sources};
 use crate::filters;
 use crate::kinds::network::ServiceIpRanges;
 use crate::kubernetes_service::{self, Advertised};
@@ -103,6 +104,10 @@ pub(crate) struct Core {
     pub webhooks: Clients,
     pub aggregation: Aggregation,
     pub locations: Locations,
+    /// Who decides instead of this server who asks, and what they may do.
+    pub delegated: Option<Delegated>,
+    /// What is served, if it is not everything.
+    limited: OnceLock<Limited>,
     pub audit: Option<Audit>,
     pub writes: Arc<Writes>,
     pub background: Background,
@@ -117,11 +122,33 @@ pub(crate) struct Core {
     watches: Mutex<CancellationToken>,
 }
 
+/// What an extension server serves.
+struct Limited {
+    groups: Vec<String>,
+    sources: Sources,
+}
+
 impl Core {
     /// A resource that is served, built in or custom.
     pub(crate) fn resource(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
         let built_in = Registry::built_in().find(group, version, plural).cloned();
         built_in.or_else(|| self.definitions.find(group, version, plural))
+    }
+
+    /// Whether nothing but what definitions define is served.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limited.get().is_some()
+    }
+
+    /// Whether this group is served.
+    pub(crate) fn serves(&self, group: &str) -> bool {
+        self.limited.get().is_none_or(|limited| limited.groups.iter().any(|served| served == group))
+    }
+
+    /// Who makes the objects of a resource, if they are not kept here.
+    pub(crate) fn source_of(&self, resource: &Resource) -> Option<&Arc<dyn Source>> {
+        let limited = self.limited.get().filter(|limited| !limited.sources.is_empty())?;
+        limited.sources.get(&(resource.group().to_owned(), resource.plural().to_owned()))
     }
 
     /// Cancelled when a watch that starts now shall end.
@@ -177,6 +204,7 @@ pub struct Builder {
     proxy_identity: Option<Arc<Identity>>,
     outward_proxy: Option<FrontProxy>,
     locations: Locations,
+    delegated: Option<Delegated>,
     audit: Option<OpenLog>,
     plugins: AdmissionPlugins,
     advertise_address: Option<IpAddr>,
@@ -201,6 +229,7 @@ impl Default for Builder {
             proxy_identity: None,
             outward_proxy: None,
             locations: Locations::default(),
+            delegated: None,
             audit: None,
             plugins: AdmissionPlugins::default(),
             advertise_address: None,
@@ -316,6 +345,16 @@ impl Builder {
         self
     }
 
+    pub(crate) fn without_plugin(mut self, plugin: admission::Plugin) -> Builder {
+        self.plugins.switch(plugin, false);
+        self
+    }
+
+    pub(crate) fn delegated(mut self, delegated: Delegated) -> Builder {
+        self.delegated = Some(delegated);
+        self
+    }
+
     /// Whether a new pod needs a service account that exists, and gets its token as a volume: the admission plugin
     /// `ServiceAccount`. Off unless set, as in test environments: it takes a controller that makes an account `default` in
     /// each namespace.
@@ -420,6 +459,8 @@ impl Builder {
             webhooks: Clients::default(),
             aggregation: Aggregation::new(self.proxy_identity),
             locations: self.locations,
+            delegated: self.delegated,
+            limited: OnceLock::new(),
             audit: self.audit.map(|log| log.start(&env, &background)),
             writes: Writes::new(&env),
             background,
@@ -567,6 +608,12 @@ impl ApiServer {
     /// A backup of everything as it is now, piece by piece; [`BackupFile`](store::BackupFile) makes a file of it.
     pub fn backup(&self) -> impl Iterator<Item = Bytes> + Send + use<> {
         store::pieces(&self.shared.core)
+    }
+
+    /// Serves these groups from now on, and nothing else.
+    pub(crate) fn limit_to(&self, groups: Vec<String>, sources: Sources) {
+        // It is new, so it is set.
+        let _ = self.shared.core.limited.set(Limited { groups, sources });
     }
 
     #[cfg(test)]

@@ -15,39 +15,49 @@ use self::transcript::Transcript;
 use super::peers::{KUBE_CONTROLLER_MANAGER, KUBECTL, OLD_KUBECTL, Peers, SAMPLE_APISERVER};
 use super::report::Report;
 use super::servers::{Reference, Server};
+use crate::workspace::Program;
 
 pub(crate) const SUITE: &str = "aggregation";
 
 /// The parts of the script, for `--list`.
-pub(crate) const NAMES: [&str; 6] = script::NAMES;
+pub(crate) const NAMES: [&str; 7] = script::NAMES;
 
 /// The programs that the suite is about.
 struct Programs {
     reference: Reference,
     manager: PathBuf,
     sample: PathBuf,
+    /// Our own extension server.
+    example: PathBuf,
     /// The newest first.
     kubectls: Vec<(String, PathBuf)>,
 }
 
 impl Programs {
-    fn get(peers: &Peers) -> Result<Programs> {
+    fn get(peers: &Peers, skip_build: bool) -> Result<Programs> {
         let kubectl = |peer| Ok((super::suite(peer), peers.get(peer)?));
         Ok(Programs {
             reference: Reference::get(peers)?,
             manager: peers.get(&KUBE_CONTROLLER_MANAGER)?,
             sample: peers.get(&SAMPLE_APISERVER)?,
+            example: Program {
+                package: "example-extension-server",
+                name: "example-extension-server",
+                profile: "dev",
+                arguments: &[],
+            }
+            .get(skip_build)?,
             kubectls: [&KUBECTL, &OLD_KUBECTL].into_iter().map(kubectl).collect::<Result<_>>()?,
         })
     }
 }
 
 /// Runs the script on both, and compares.
-pub(crate) fn run(report: &mut Report, peers: &Peers, binary: &Path) {
+pub(crate) fn run(report: &mut Report, peers: &Peers, binary: &Path, skip_build: bool) {
     if !report.filter().takes_suite(SUITE) {
         return;
     }
-    let programs = match Programs::get(peers) {
+    let programs = match Programs::get(peers, skip_build) {
         Ok(programs) => programs,
         Err(error) => return report.skip(SUITE, &format!("{error:#}")),
     };
@@ -66,9 +76,13 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, binary: &Path) {
     };
     for (one, other) in ours.parts().iter().zip(theirs.parts()) {
         report.check(SUITE, &one.name, || {
-            for (mine, yours) in one.steps.iter().zip(&other.steps) {
-                ensure!(mine == yours, "{}\nkube-apiserver: {}\nsetpoint:       {}", mine.0, yours.1, mine.1);
-            }
+            let differs = one.steps.iter().zip(&other.steps).filter(|(mine, yours)| mine != yours);
+            let differences: Vec<String> = differs
+                .map(|(mine, yours)| {
+                    format!("{}\nkube-apiserver: {}\nsetpoint:       {}", mine.0, yours.1, mine.1)
+                })
+                .collect();
+            ensure!(differences.is_empty(), "{}", differences.join("\n"));
             ensure!(one.steps.len() == other.steps.len(), "one of them has more steps");
             Ok(())
         });
@@ -85,6 +99,6 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, binary: &Path) {
 fn play(programs: &Programs, server: &Server) -> Result<Transcript> {
     let mut sample = Sample::new(&programs.sample, &programs.reference.etcd, server.kubeconfig())?;
     let mut transcript = Transcript::default();
-    script::play(&mut transcript, &programs.kubectls, server, &mut sample)?;
+    script::play(&mut transcript, &programs.kubectls, server, &mut sample, &programs.example)?;
     Ok(transcript)
 }

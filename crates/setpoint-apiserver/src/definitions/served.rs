@@ -63,6 +63,11 @@ impl Served {
         })
     }
 
+    /// Discovery of custom resources alone.
+    pub(crate) fn own_discovery(&self) -> Discovery {
+        Discovery::new(self.definitions().map(entry))
+    }
+
     /// The same with what other servers answer.
     pub(crate) fn discovery_with(&self, remotes: Vec<Remote<'_>>) -> Discovery {
         let built_in = setpoint_kinds::table().resources().iter().map(Entry::from);
@@ -121,7 +126,7 @@ fn entry(custom: &Custom) -> Entry<'_> {
         singular: &custom.singular,
         kind: &custom.kind,
         namespaced: custom.namespaced,
-        verbs: custom.verbs().to_vec(),
+        verbs: custom.verbs(),
         short_names: custom.short_names.iter().map(|name| &**name).collect(),
         categories: custom.categories.iter().map(|name| &**name).collect(),
         subresources,

@@ -9,7 +9,7 @@ use http::{HeaderMap, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 use setpoint_kinds::table;
 
-use super::Backends;
+use super::Others;
 use super::gnostic::{self, DEFINITIONS, PATHS};
 use crate::definitions::Served;
 use crate::response::{Body, respond as response};
@@ -101,13 +101,14 @@ fn into_map(value: Value) -> Map<String, Value> {
 }
 
 /// Answers `/openapi/v2`. The tag follows from the documents of v3, so nothing is made for a client that has the newest.
-pub(super) fn respond(served: &Served, backends: &Backends, headers: &HeaderMap) -> Response<Body> {
+pub(super) fn respond(served: &Served, others: Others<'_>, headers: &HeaderMap) -> Response<Body> {
     let Some(is_protobuf) = wants_protobuf(headers) else {
         return response(StatusCode::NOT_ACCEPTABLE, "text/plain", "");
     };
-    let hashes =
-        super::HASHES.iter().chain(served.open_api_hashes()).map(|(path, hash)| format!("{path} {hash}\n"));
-    let hashes = hashes.chain(backends.iter().map(|open_api| format!("{}\n", open_api.url)));
+    let hashes = super::built_in(others.is_alone)
+        .chain(served.open_api_hashes())
+        .map(|(path, hash)| format!("{path} {hash}\n"));
+    let hashes = hashes.chain(others.backends.iter().map(|open_api| format!("{}\n", open_api.url)));
     let etag = format!("\"{}\"", super::hash(&hashes.collect::<String>()));
     let media_type = if is_protobuf { PROTOBUF } else { JSON };
     let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|tag| tag.as_bytes() == etag.as_bytes());
@@ -115,9 +116,9 @@ pub(super) fn respond(served: &Served, backends: &Backends, headers: &HeaderMap)
         response(StatusCode::NOT_MODIFIED, media_type, "")
     } else {
         let custom = Part::of_custom(served);
-        let own = [&*BUILT_IN, &custom];
-        let parts: Vec<&Part> =
-            own.into_iter().chain(backends.iter().map(|open_api| &open_api.part)).collect();
+        let built_in = (!others.is_alone).then(|| &*BUILT_IN);
+        let own = built_in.into_iter().chain([&custom]);
+        let parts: Vec<&Part> = own.chain(others.backends.iter().map(|open_api| &open_api.part)).collect();
         let document = if is_protobuf { protobuf(&parts) } else { text(&parts).into_bytes() };
         response(StatusCode::OK, media_type, document)
     };

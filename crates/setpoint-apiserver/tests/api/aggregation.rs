@@ -16,7 +16,8 @@ use setpoint_apiserver::{ApiServer, User};
 use setpoint_env::Env;
 
 use crate::support::Api;
-use backend::{Backend, GROUP, Setup, front_proxy};
+pub(crate) use backend::front_proxy;
+use backend::{Backend, GROUP, Setup};
 
 pub(crate) const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 pub(crate) const FLUNDERS: &str = "/apis/wardle.example.com/v1/namespaces/default/flunders";

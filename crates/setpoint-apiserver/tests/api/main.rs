@@ -15,6 +15,7 @@ mod create;
 mod definitions;
 mod delete;
 mod departure;
+mod extension;
 mod guarantees;
 mod kinds;
 mod kubernetes_service;

@@ -1,6 +1,7 @@
 //! The script.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -10,15 +11,16 @@ use super::sample::Sample;
 use super::transcript::{Transcript, plain};
 use crate::real::http::Client;
 use crate::real::kubectl::Kubectl;
-use crate::real::servers::Server;
+use crate::real::servers::{Server, free_port, spawn};
 
-pub(super) const NAMES: [&str; 6] =
-    [REGISTER, "kubectl-VERSION: objects", RESTART, COLLECT, DEAD, UNREGISTER];
+pub(super) const NAMES: [&str; 7] =
+    [REGISTER, "kubectl-VERSION: objects", RESTART, COLLECT, DEAD, UNREGISTER, EXAMPLE];
 const REGISTER: &str = "a group-version is registered";
 const RESTART: &str = "the server restarts";
 const COLLECT: &str = "namespaces and owners take objects with them";
 const DEAD: &str = "the server is away";
 const UNREGISTER: &str = "the group-version goes";
+const EXAMPLE: &str = "our own extension server";
 
 /// How long something may take that comes by itself.
 const LIMIT: Duration = Duration::from_secs(150);
@@ -31,6 +33,19 @@ apiVersion: v1
 kind: Service
 metadata: {name: api, namespace: wardle}
 spec: {type: ExternalName, externalName: localhost}
+";
+
+const MEASURED: &str = "\
+apiVersion: v1
+kind: Node
+metadata: {name: measured}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: measured, annotations: {metrics.example.com/millicpu: '400', metrics.example.com/mebibytes: '100'}}
+spec:
+  nodeName: measured
+  containers: [{name: main, image: nginx}]
 ";
 
 /// Who plays, and what is played with.
@@ -46,6 +61,7 @@ pub(super) fn play(
     kubectls: &[(String, PathBuf)],
     server: &Server,
     sample: &mut Sample,
+    example: &Path,
 ) -> Result<()> {
     let Some((_, newest)) = kubectls.first() else { bail!("there is no kubectl") };
     let kubectl = |binary: &PathBuf, namespace: &str| {
@@ -63,7 +79,8 @@ pub(super) fn play(
     player.restart()?;
     player.collect()?;
     player.dead()?;
-    player.unregister()
+    player.unregister()?;
+    player.example(example, server)
 }
 
 impl Player<'_> {
@@ -164,7 +181,7 @@ impl Player<'_> {
         self.raw(&format!("/apis/{GROUP}/v1alpha1"))?;
         self.raw(&format!("/apis/{GROUP}/v1alpha1/flunders"))?;
         self.say("create namespace wardle")?;
-        self.say_given("create -f -", Some(SERVICE))?;
+        self.say_given("create -n wardle -f -", Some(SERVICE))?;
         self.condition("v1alpha1", "FailedDiscoveryCheck")?;
         self.raw(&format!("/apis/{GROUP}/v1alpha1/flunders"))?;
         self.sample.start()?;
@@ -266,7 +283,7 @@ impl Player<'_> {
         self.transcript.begin(COLLECT.to_owned());
         self.say("create namespace doomed")?;
         let flunder = "apiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: gone, namespace: doomed}\nspec: {}\n";
-        self.say_given("create -f -", Some(flunder))?;
+        self.say_given("create -n doomed -f -", Some(flunder))?;
         self.say("delete namespace doomed --timeout=120s")?;
         self.say("get flunders -n doomed")?;
         self.say("create configmap owner")?;
@@ -284,7 +301,7 @@ impl Player<'_> {
         self.say("create namespace stuck")?;
         self.say("create configmap -n stuck map")?;
         let flunder = "apiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: left, namespace: stuck}\nspec: {}\n";
-        self.say_given("create -f -", Some(flunder))?;
+        self.say_given("create -n stuck -f -", Some(flunder))?;
         self.sample.kill();
         self.condition("v1beta1", "FailedDiscoveryCheck")?;
         self.condition("v1alpha1", "FailedDiscoveryCheck")?;
@@ -305,6 +322,49 @@ impl Player<'_> {
         self.until("get flunders -A -o name", "0")
     }
 
+    /// `metrics.k8s.io` and a kind that is told, by a server in Rust.
+    fn example(&mut self, program: &Path, server: &Server) -> Result<()> {
+        self.transcript.begin(EXAMPLE.to_owned());
+        let port = free_port()?;
+        let folder = tempfile::TempDir::new()?;
+        let mut command = Command::new(program);
+        command.arg(format!("--port={port}")).arg("--kubeconfig").arg(server.kubeconfig());
+        let running = spawn(command, folder.path(), "extension-server.log")?;
+        let status = "{.status.conditions[0].reason}";
+        for name in ["v1beta1.metrics.k8s.io", "v1.peaks.example.com"] {
+            self.until(&format!("get apiservice {name} -o jsonpath='{status}'"), "Passed")?;
+        }
+        self.say_given("create -f -", Some(MEASURED))?;
+        self.say("patch node measured --subresource=status --type=merge -p '{\"status\":{\"capacity\":{\"cpu\":\"4\",\"memory\":\"8Gi\"},\"allocatable\":{\"cpu\":\"4\",\"memory\":\"8Gi\"}}}'")?;
+        self.say(
+            "patch pod measured --subresource=status --type=merge -p '{\"status\":{\"phase\":\"Running\"}}'",
+        )?;
+        self.until("top node measured", "measured")?;
+        self.until("top pod measured --containers", "main")?;
+        self.say("top pod -l app=none")?;
+        self.say(
+            "get pods.metrics.k8s.io measured -o jsonpath='{.kind} {.apiVersion} {.containers[0].usage.cpu}'",
+        )?;
+        self.until("get peaks measured -o jsonpath='{.cpu}'", "450m")?;
+        self.say("get peaks measured -o name")?;
+        self.say("delete peak measured")?;
+        self.say("api-resources --api-group=peaks.example.com")?;
+        self.until("explain peaks", "FIELDS")?;
+        self.say("--as=bob get peaks")?;
+        let mut watch = self
+            .kubectl
+            .start("get peaks measured --watch -o jsonpath='{.metadata.name} {.cpu}{\"\\n\"}'")?;
+        let line = watch.next(Duration::from_secs(30))?;
+        self.transcript.step("watch peaks", line);
+        self.say("annotate pod measured metrics.example.com/millicpu=900 --overwrite")?;
+        let line = watch.next(Duration::from_secs(30))?;
+        self.transcript.step("watch peaks", line);
+        drop((watch, running));
+        self.say("delete apiservice v1beta1.metrics.k8s.io v1.peaks.example.com")?;
+        self.say("delete pod measured --force --grace-period=0")?;
+        self.say("delete node measured")
+    }
+
     fn unregister(&mut self) -> Result<()> {
         self.transcript.begin(UNREGISTER.to_owned());
         self.say(&format!("delete apiservice v1alpha1.{GROUP} v1beta1.{GROUP}"))?;
@@ -316,7 +376,9 @@ impl Player<'_> {
             }
             std::thread::sleep(PAUSE);
         }
+        // kube-apiserver has no Status for paths that lead nowhere, and kubectl says so.
         self.say("get flunders")?;
+        self.transcript.shorten_last("1  Error from server (NotFound): Unable to list".len());
         self.say(&format!("api-resources --api-group={GROUP}"))?;
         let status = self.client.get(&format!("/apis/{GROUP}/v1beta1/flunders"))?.status;
         self.transcript.step("its paths", status.to_string());
