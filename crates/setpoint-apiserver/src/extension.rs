@@ -1,7 +1,7 @@
 //! Extension API servers: kinds of your own, which another server hands on to this one by an APIService.
 //!
 //! A kind is a Rust type, or several versions of one. Its objects are kept here ([`Kind::stored`]), told by your program and
-//! only read by others ([`Kind::told`]), or made when somebody asks ([`Kind::made`], a [`Resource`]). In each case they are
+//! only read by others ([`Kind::told`], [`ExtensionServer::tell`]), or made when somebody asks ([`Kind::made`], a [`Resource`]). In each case they are
 //! served as a Kubernetes API: discovery, OpenAPI from the Rust type, selectors, pages, tables; and what is kept also with
 //! watches that resume, patches and server-side apply.
 //!
@@ -58,7 +58,7 @@ use std::task::{Context, Poll};
 
 use http::Request;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use setpoint_env::Env;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -98,6 +98,18 @@ pub enum ExtensionError {
     /// The certificate cannot be used.
     #[error("the certificate cannot be used")]
     Tls(#[from] pki::Error),
+}
+
+/// Why an object was not told.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TellError {
+    /// It is no object.
+    #[error("it cannot be told")]
+    Object(#[from] Failure),
+    /// It cannot be stored.
+    #[error("it cannot be stored")]
+    Store(#[from] kube::Error),
 }
 
 /// What an [`ExtensionServer`] serves, and for whom.
@@ -182,7 +194,8 @@ impl ExtensionServer {
         Builder::default()
     }
 
-    /// A client that calls this server directly, as its author: to tell objects ([`Kind::told`]), or to test.
+    /// A client that calls this server directly, as its author: to [tell](ExtensionServer::tell) objects in other ways, or
+    /// to test.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         let service = self.server.as_user(User::admin());
@@ -191,6 +204,44 @@ impl ExtensionServer {
             service.clone().call(request)
         };
         kube::Client::new(tower::service_fn(own), "default")
+    }
+
+    /// Tells an object: it is there from now on, or it is now like this. Others see it in lists and watches.
+    ///
+    /// # Errors
+    /// If the object cannot be stored: it does not fit the schema, say.
+    pub async fn tell<K>(&self, object: &K) -> Result<(), TellError>
+    where
+        K: kube::Resource<DynamicType = ()> + serde::Serialize,
+    {
+        let value = resource::value(object)?;
+        let name = object.meta().name.clone().unwrap_or_default();
+        let apply = PatchParams::apply("setpoint-extension").force();
+        let objects = self.objects::<K>(object.meta().namespace.as_deref());
+        objects.patch(&name, &apply, &Patch::Apply(&value)).await?;
+        Ok(())
+    }
+
+    /// Takes an object back that was told. It is no error if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be deleted.
+    pub async fn forget<K>(&self, namespace: Option<&str>, name: &str) -> Result<(), TellError>
+    where
+        K: kube::Resource<DynamicType = ()>,
+    {
+        match self.objects::<K>(namespace).delete(name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            deleted => Ok(deleted.map(drop)?),
+        }
+    }
+
+    fn objects<K: kube::Resource<DynamicType = ()>>(&self, namespace: Option<&str>) -> Api<DynamicObject> {
+        let resource = ApiResource::erase::<K>(&());
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client(), namespace, &resource),
+            None => Api::all_with(self.client(), &resource),
+        }
     }
 
     /// Serves HTTPS until `shutdown` is cancelled. `identity` is the certificate that the APIService's `caBundle` vouches

@@ -51,8 +51,7 @@ impl Kind {
         Kind::new::<K>(None, None)
     }
 
-    /// Objects that your program tells, through [`ExtensionServer::client`](super::ExtensionServer::client), and that others
-    /// only read and watch.
+    /// Objects that your program [tells](super::ExtensionServer::tell), and that others only read and watch.
     pub fn told<K: KubeResource<DynamicType = ()> + JsonSchema>() -> Kind {
         Kind::new::<K>(Some(READ), None)
     }

@@ -115,7 +115,7 @@ impl<R: Resource> Source for Made<R> {
 }
 
 /// An object with its kind.
-fn value<K: KubeResource<DynamicType = ()> + Serialize>(object: &K) -> Result<Value, Failure> {
+pub(super) fn value<K: KubeResource<DynamicType = ()> + Serialize>(object: &K) -> Result<Value, Failure> {
     let mut value = serde_json::to_value(object).map_err(Failure::internal)?;
     if !value["metadata"]["name"].is_string() {
         return Err(Failure::internal("an object that was made has no name"));

@@ -29,7 +29,7 @@ const MOST_IDLE: usize = 32;
 /// The time to connect to one address.
 const CONNECT: Duration = Duration::from_secs(30);
 /// The size of the head of a response.
-const MOST_HEAD: usize = 128 * 1024;
+const MOST_HEAD: u32 = 128 * 1024;
 
 /// The body of a request: all at once, or as it comes.
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -124,8 +124,8 @@ fn connect(peer: &Peer, identity: Option<&Identity>) -> Result<Http, String> {
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(MOST_IDLE)
-        .http1_max_buf_size(MOST_HEAD)
-        .http2_max_header_list_size(MOST_HEAD as u32)
+        .http1_max_buf_size(MOST_HEAD as usize)
+        .http2_max_header_list_size(MOST_HEAD)
         .build(https))
 }
 

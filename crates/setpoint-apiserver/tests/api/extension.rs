@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api as KubeApi, PostParams};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -217,15 +216,24 @@ async fn what_is_told_is_watched_and_changed_by_nobody_else() {
     let (api, extension) = (&stage.api, stage.extension.clone());
     let path = "/apis/wardle.example.com/v1/namespaces/default/sightings";
     let mut watch = api.watch(&format!("{path}?watch=1")).await;
-    let sightings: KubeApi<Sighting> = KubeApi::default_namespaced(extension.client());
     let seen = Sighting {
-        metadata: ObjectMeta { name: Some("whale".to_owned()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some("whale".to_owned()),
+            namespace: Some("default".to_owned()),
+            ..ObjectMeta::default()
+        },
         what: "a whale".to_owned(),
     };
-    sightings.create(&PostParams::default(), &seen).await.unwrap();
+    extension.tell(&seen).await.unwrap();
     assert_eq!(watch.line().await, "ADDED whale");
+    extension.tell(&Sighting { what: "two whales".to_owned(), ..seen }).await.unwrap();
+    assert_eq!(watch.line().await, "MODIFIED whale");
     assert_eq!(api.delete(&format!("{path}/whale"), &Value::Null).await.code, 405);
     assert_eq!(api.get(path).await.names(), ["whale"]);
+    for _ in 0..2 {
+        extension.forget::<Sighting>(Some("default"), "whale").await.unwrap();
+    }
+    assert_eq!(watch.line().await, "DELETED whale");
 }
 
 #[tokio::test]

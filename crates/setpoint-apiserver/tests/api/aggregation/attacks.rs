@@ -90,7 +90,7 @@ async fn garbage_is_no_answer() {
 #[tokio::test]
 async fn no_answer_takes_no_longer_than_the_request_may() {
     let (api, _serving) = raw(b"", false).await;
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     let answer = api.get(&format!("{FLUNDERS}?timeout=1s")).await;
     assert_eq!((answer.code, answer.reason()), (504, "Timeout"));
     assert!(begun.elapsed() < Duration::from_secs(10));
@@ -119,7 +119,7 @@ async fn a_body_without_end_ends_with_the_time_of_the_request() {
     let (api, _backend) = with_backend(setup).await;
     let request = http::Request::get(format!("{FLUNDERS}?timeout=1s")).body(Default::default()).unwrap();
     let mut body = api.send(request).await.into_body();
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     let broken = loop {
         if let Err(error) = body.frame().await.expect("it does not end by itself") {
             break error;

@@ -16,13 +16,16 @@ use parking_lot::Mutex;
 use setpoint_apiserver::User;
 use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_apiserver::serve::CancellationToken;
-use setpoint_env::Env;
+use setpoint_env::{Env, Task};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt;
 
 use super::backend::{Setup, full};
 use super::{FLUNDERS, with_backend};
+
+/// How many MiB a large body has.
+const PIECES: usize = 64;
 
 type Pieces = mpsc::Sender<Result<Frame<Bytes>, std::io::Error>>;
 
@@ -117,7 +120,6 @@ async fn a_large_body_goes_up_piece_by_piece() {
         }))
     });
     let (api, _backend) = with_backend(setup).await;
-    const PIECES: usize = 64;
     let (mut sender, receiver) = mpsc::channel::<Result<Frame<Bytes>, std::io::Error>>(0);
     let feed = async {
         let piece = Bytes::from(vec![b'x'; 1 << 20]);
@@ -137,7 +139,8 @@ async fn a_large_body_goes_up_piece_by_piece() {
 
 #[tokio::test]
 async fn a_connection_that_is_upgraded_is_joined_with_the_backends() {
-    let setup = Setup::answering(|mut request| {
+    let tasks: Arc<Mutex<Vec<Task<()>>>> = Arc::default();
+    let setup = Setup::answering(move |mut request| {
         if !request.headers().contains_key(header::UPGRADE) {
             return Err(request);
         }
@@ -150,7 +153,7 @@ async fn a_connection_that_is_upgraded_is_joined_with_the_backends() {
                 io.write_all(&buffer[..n].to_ascii_uppercase()).await.unwrap();
             }
         });
-        std::mem::forget(echo);
+        tasks.lock().push(echo);
         let user = request.headers()["x-remote-user"].clone();
         let answer =
             Response::builder().status(101).header("connection", "Upgrade").header("upgrade", "SPDY/3.1");
