@@ -345,7 +345,7 @@ impl Player<'_> {
         self.say(
             "get pods.metrics.k8s.io measured -o jsonpath='{.kind} {.apiVersion} {.containers[0].usage.cpu}'",
         )?;
-        self.until("get peaks measured -o jsonpath='{.cpu}'", "450m")?;
+        self.until("get peaks measured -o jsonpath='cpu={.cpu}'", "450m")?;
         self.say("get peaks measured -o name")?;
         self.say("delete peak measured")?;
         self.say("api-resources --api-group=peaks.example.com")?;
