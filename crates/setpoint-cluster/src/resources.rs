@@ -58,6 +58,7 @@ pub(crate) async fn unknown(client: &Client) -> Result<Vec<String>, kube::Error>
         let stale = versions.filter(|version| version.freshness.as_deref() == Some("Stale"));
         unknown.extend(stale.map(|version| format!("{name}/{}", version.version.unwrap_or_default())));
     }
+    unknown.sort();
     Ok(unknown)
 }
 
