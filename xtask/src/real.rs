@@ -4,6 +4,7 @@
 //! right answers are. Whatever cannot be built here is skipped with a reason.
 
 mod access;
+mod aggregation;
 mod client_go;
 mod cluster;
 mod codegen;
@@ -112,6 +113,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
         cluster::run(report, peers, &binary);
     }
     workloads::run(report, peers, &binary);
+    aggregation::run(report, peers, &binary, skip_build);
     histories::run(report, peers, &binary, profile, skip_build);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
@@ -322,6 +324,9 @@ fn list() {
     }
     for name in access::NAMES {
         println!("{}: {name}", access::SUITE);
+    }
+    for name in aggregation::NAMES {
+        println!("{}: {name}", aggregation::SUITE);
     }
     for name in informer::NAMES {
         println!("{}: {name}", informer::SUITE);

@@ -44,6 +44,9 @@ pub(crate) async fn decide(core: &Core, user: &User, attributes: &Attributes) ->
     if is_master(user) {
         return Ok(Decision { allowed: true, reason: String::new() });
     }
+    if let Some(delegated) = &core.delegated {
+        return delegated.decide(user, attributes).await;
+    }
     match core.authorization {
         Authorization::Rbac => core.rbac.decide(core, user, attributes).await,
         Authorization::AlwaysAllow => Ok(Decision { allowed: true, reason: String::new() }),

@@ -30,8 +30,9 @@ use crate::status::{Result, Status};
 use crate::storage::{Action, Change, CommitError, Expect, Key, ListQuery, Record, Revision};
 
 pub(crate) use acceptance::{Approval, approval, is_protected};
+pub(crate) use api_service::{group_priority, version_priority};
 pub(crate) use cleanup::mark;
-pub(crate) use custom::{Custom, PART_VERBS, Undecodable};
+pub(crate) use custom::{Custom, PART_VERBS, Undecodable, rank};
 pub(crate) use served::Served;
 
 /// The custom resources of a server.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::definitions::{group_priority, rank, version_priority};
 use crate::indent::indent;
 use crate::negotiate::{self, Media, Subject};
 use crate::object;
@@ -67,6 +68,17 @@ impl<'a> From<&'a setpoint_kinds::Resource> for Entry<'a> {
     }
 }
 
+/// A version that another server answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remote<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) group_priority: u64,
+    pub(crate) version_priority: u64,
+    /// What it says itself, in the newer form.
+    pub(crate) content: &'a Value,
+}
+
 /// All discovery documents, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Discovery {
@@ -109,7 +121,16 @@ impl Document {
 impl Discovery {
     /// Makes the documents. The order of the entries is the order of groups and, within a group, of preference.
     pub(crate) fn new<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Discovery {
-        let groups = Group::collect(entries);
+        Discovery::with(entries, Vec::new())
+    }
+
+    /// The same with what other servers answer, each at the place that its priorities give it.
+    pub(crate) fn with<'a>(
+        entries: impl IntoIterator<Item = Entry<'a>>,
+        remotes: Vec<Remote<'a>>,
+    ) -> Discovery {
+        let mut groups = Group::collect(entries);
+        remotes.into_iter().for_each(|remote| Group::insert(&mut groups, remote));
         let (core, named): (Vec<_>, Vec<_>) = groups.iter().partition(|group| group.name.is_empty());
         Discovery {
             legacy: legacy::documents(&groups).map(|(path, value)| (path, Document::new(value))).collect(),
@@ -161,10 +182,22 @@ fn aggregated_response(document: &Document, headers: &HeaderMap) -> Result<Respo
     Ok(response)
 }
 
-/// The entries of a group, by version.
+/// A group, with its versions in the order of preference.
 struct Group<'a> {
     name: &'a str,
-    versions: Vec<(&'a str, Vec<Entry<'a>>)>,
+    /// The greatest that one of its remote versions asks for.
+    priority: u64,
+    versions: Vec<Version<'a>>,
+}
+
+struct Version<'a> {
+    name: &'a str,
+    content: Content<'a>,
+}
+
+enum Content<'a> {
+    Local(Vec<Entry<'a>>),
+    Remote(Remote<'a>),
 }
 
 impl<'a> Group<'a> {
@@ -172,16 +205,49 @@ impl<'a> Group<'a> {
         let mut groups: Vec<Group<'a>> = Vec::new();
         for entry in entries {
             let at = groups.iter().position(|group| group.name == entry.group).unwrap_or_else(|| {
-                groups.push(Group { name: entry.group, versions: vec![] });
+                groups.push(Group { name: entry.group, priority: 0, versions: vec![] });
                 groups.len() - 1
             });
             let versions = &mut groups[at].versions;
-            match versions.iter_mut().find(|(version, _)| *version == entry.version) {
-                Some((_, entries)) => entries.push(entry),
-                None => versions.push((entry.version, vec![entry])),
+            match versions.iter_mut().find(|version| version.name == entry.version) {
+                Some(Version { content: Content::Local(entries), .. }) => entries.push(entry),
+                _ => versions.push(Version { name: entry.version, content: Content::Local(vec![entry]) }),
             }
         }
         groups
+    }
+
+    /// Puts a version of another server into its group, in the place of one of ours, and the group where it belongs.
+    fn insert(groups: &mut Vec<Group<'a>>, remote: Remote<'a>) {
+        let known = groups.iter().position(|group| group.name == remote.group);
+        let mut group =
+            known.map_or(Group { name: remote.group, priority: 0, versions: vec![] }, |at| groups.remove(at));
+        group.versions.retain(|version| version.name != remote.version);
+        group.versions.push(Version { name: remote.version, content: Content::Remote(remote) });
+        group
+            .versions
+            .sort_by_key(|version| std::cmp::Reverse((version.priority(group.name), rank(version.name))));
+        group.priority = group.priority.max(remote.group_priority);
+        let place = (std::cmp::Reverse(group.total_priority()), group.name);
+        let at = groups.iter().position(|other| {
+            !other.name.is_empty() && (std::cmp::Reverse(other.total_priority()), other.name) > place
+        });
+        groups.insert(at.unwrap_or(groups.len()), group);
+    }
+
+    fn total_priority(&self) -> u64 {
+        let has_own = self.versions.iter().any(|version| matches!(version.content, Content::Local(_)));
+        let own = if has_own { group_priority(self.name) } else { 0 };
+        self.priority.max(own.into())
+    }
+}
+
+impl Version<'_> {
+    fn priority(&self, group: &str) -> u64 {
+        match &self.content {
+            Content::Local(_) => version_priority(group, self.name).into(),
+            Content::Remote(remote) => remote.version_priority,
+        }
     }
 }
 
@@ -342,6 +408,58 @@ mod tests {
         );
         assert_eq!(get("/apis/none", "").unwrap_err().code, 404);
         assert_eq!(get("/apis/apps/v2", "").unwrap_err().code, 404);
+    }
+
+    #[tokio::test]
+    async fn what_other_servers_answer_stands_where_its_priority_puts_it() {
+        let content = json!({"version": "v2", "freshness": "Stale"});
+        let remote = |group, version, group_priority, version_priority| Remote {
+            group,
+            version,
+            group_priority,
+            version_priority,
+            content: &content,
+        };
+        let custom = |group| Entry { group, version: "v1", ..entries().remove(1) };
+        let own = || entries().into_iter().chain([custom("crd.b.example"), custom("crd.d.example")]);
+        let remotes = vec![
+            remote("first.example", "v2", 20_000, 1),
+            remote("crd.c.example", "v2", 1000, 1),
+            remote("last.example", "v1", 500, 10),
+            remote("last.example", "v2", 900, 20),
+            remote("crd.b.example", "v2", 100, 200),
+            remote("crd.d.example", "v1", 100, 100),
+        ];
+        let discovery = Discovery::with(own(), remotes);
+        let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(AGGREGATED))]);
+        let all = json(discovery.respond(&["apis"], &headers, true).unwrap()).await;
+        let shown: Vec<String> = all["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|group| {
+                let versions = group["versions"].as_array().unwrap().iter();
+                let versions: Vec<String> = versions
+                    .map(|version| format!("{}:{}", version["version"], version["freshness"]))
+                    .collect();
+                format!("{} {}", group["metadata"]["name"], versions.join(" ")).replace('"', "")
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "first.example v2:Stale",
+                "apps v1:Current v1beta1:Current",
+                "crd.b.example v2:Stale v1:Current",
+                "crd.c.example v2:Stale",
+                "last.example v2:Stale v2:Stale",
+                "crd.d.example v2:Stale",
+            ]
+        );
+        let group =
+            json(discovery.respond(&["apis", "last.example"], &HeaderMap::new(), true).unwrap()).await;
+        assert_eq!(group["preferredVersion"]["version"], "v2");
+        assert_eq!(group["versions"][1]["groupVersion"], "last.example/v1");
     }
 
     #[tokio::test]

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use http::{HeaderMap, Response};
 use setpoint_kinds::Verb;
 
+use crate::aggregation;
 use crate::definitions::{self, Custom};
 use crate::handlers::{
-    binding, component_status, create, delete, eviction, get, list, log, patch, review, scale, token_request,
-    update, watch,
+    binding, component_status, create, delete, eviction, get, list, log, made, patch, review, scale,
+    token_request, update, watch,
 };
 use crate::metrics::Own;
 use crate::options::Query;
@@ -39,11 +40,22 @@ pub(crate) fn server(
         ["healthz" | "livez" | "readyz", ..] => health::respond(core, &segments, query),
         ["api" | "apis", ..] => {
             let served = core.definitions.served();
-            served.discovery().respond(&segments, headers, core.has_aggregated_discovery)
+            if core.is_limited() {
+                return served.own_discovery().respond(&segments, headers, core.has_aggregated_discovery);
+            }
+            if core.aggregation.registered().is_empty() {
+                return served.discovery().respond(&segments, headers, core.has_aggregated_discovery);
+            }
+            let discovery = core.aggregation.discovery(&served);
+            discovery.respond(&segments, headers, core.has_aggregated_discovery)
         }
         [".well-known", "openid-configuration"] => Ok(openid::configuration(core)),
         ["openid", "v1", "jwks"] => Ok(openid::keys(core)),
-        ["openapi", ..] => openapi::respond(&core.definitions.served(), &segments, query, headers),
+        ["openapi", ..] => {
+            let backends = core.aggregation.registered().open_api();
+            let others = openapi::Others { backends: &backends, is_alone: core.is_limited() };
+            openapi::respond(&core.definitions.served(), others, &segments, query, headers)
+        }
         _ => Err(Status::no_such_path()),
     }
 }
@@ -69,6 +81,9 @@ async fn after_write(core: &Core, resource: &Resource) -> Result<()> {
     if definitions::concerns(resource) {
         definitions::sync(core).await?;
     }
+    if aggregation::concerns(resource) {
+        aggregation::sync(core).await?;
+    }
     if resource.definition().is_some_and(Custom::is_terminating) {
         core.definitions.wake();
     }
@@ -90,8 +105,11 @@ fn check_scope(request: &ResourceRequest) -> Result<()> {
 
 async fn whole(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<Body>> {
     let resource = &request.resource;
-    if !resource.has_verb(request.verb.as_str()) {
+    if !resource.has_verb(request.verb.as_str()) && !request.is_own {
         return Err(Status::method_not_allowed());
+    }
+    if let Some(source) = core.source_of(resource) {
+        return made::handle(core, source, request).await;
     }
     match request.verb {
         Verb::Get if component_status::is_component_status(resource) => {

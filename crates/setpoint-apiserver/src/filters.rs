@@ -11,6 +11,7 @@ use http::{Method, Response, header};
 use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 
+use crate::aggregation::{self, Backend, Forwarded};
 use crate::audit::{Ending, Pending};
 use crate::authenticate::impersonate;
 use crate::authorize::{self, Attributes};
@@ -18,6 +19,7 @@ use crate::body::{self, MAX_BODY};
 use crate::contention::Deadline;
 use crate::definitions;
 use crate::dispatch;
+use crate::extension::Author;
 use crate::limits::{Place, SMALL_BODY};
 use crate::metadata::names;
 use crate::metrics::Started;
@@ -26,7 +28,7 @@ use crate::options::{self, Query};
 use crate::rbac;
 use crate::request::{ResourceRequest, Warnings};
 use crate::response::{Body, respond_status};
-use crate::routes::{ResourcePath, Route};
+use crate::routes::{self, ResourcePath, Route};
 use crate::selector::FieldSelector;
 use crate::serve::{self, PeerCertificate};
 use crate::server::Core;
@@ -188,12 +190,22 @@ async fn prepare(
     *is_identified = true;
     *is_anonymous = user.name == User::ANONYMOUS;
     let route = route?;
+    if let Route::Resource(path) = &route
+        && !core.serves(&path.group)
+    {
+        return Err(Status::no_such_path());
+    }
     let deadline = Deadline::after(&core.env, time_limit(&query)?);
     let place = core.limits.request(&user)?;
+    let backend = backend_of(core, &route);
     // A log that is followed takes its place among the watches too.
     let is_followed =
         |path: &ResourcePath| path.subresource.as_deref() == Some("log") && query.flag("follow");
-    let is_watch = matches!(&route, Route::Resource(path) if path.is_watch(&query) || is_followed(path));
+    let is_watch = match (&route, &backend) {
+        (Route::Resource(path), Some(_)) => path.is_long(&query),
+        (Route::Resource(path), None) => path.is_watch(&query) || is_followed(path),
+        (Route::Server(_), _) => false,
+    };
     let is_backup = matches!(&route, Route::Server(segments) if store::is_backup(segments));
     // In a box: what is around it would move its state at every step.
     let work = Box::pin(async {
@@ -207,6 +219,10 @@ async fn prepare(
         }
         if !decision.allowed {
             return Err(authorize::refusal(&acting, &attributes, &decision.reason));
+        }
+        if let Some(backend) = &backend {
+            let asked = Handed { parts, query: &query, user: &acting, is_long: is_watch };
+            return Ok(Step::Answered(asked.on(core, backend, &route, body).await?));
         }
         match route {
             Route::Server(_) if !matches!(parts.method, Method::GET | Method::HEAD) => {
@@ -244,6 +260,57 @@ async fn prepare(
         (false, false) => body.with_place(place).until(deadline),
     };
     Ok(Prepared::Answered(response.map(respond)))
+}
+
+/// Who answers for a path, if it is not this server.
+fn backend_of(core: &Core, route: &Route) -> Option<Arc<Backend>> {
+    match route {
+        Route::Resource(path) => core.aggregation.find(&path.group, &path.version),
+        Route::Server(segments) => match segments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["apis", group, version] | ["openapi", "v3", "apis", group, version] => {
+                core.aggregation.find(group, version)
+            }
+            ["api", version] | ["openapi", "v3", "api", version] => core.aggregation.find("", version),
+            _ => None,
+        },
+    }
+}
+
+/// A request that another server answers.
+struct Handed<'a> {
+    parts: &'a Parts,
+    query: &'a Query,
+    user: &'a User,
+    is_long: bool,
+}
+
+impl Handed<'_> {
+    async fn on(
+        self,
+        core: &Arc<Core>,
+        backend: &Arc<Backend>,
+        route: &Route,
+        body: RequestBody,
+    ) -> Result<Response<Body>> {
+        let Handed { parts, query, user, is_long } = self;
+        let path = routes::plain_path(parts.uri.path())?;
+        let target = |query: &Query| match query.encode() {
+            query if query.is_empty() => path.clone(),
+            query => format!("{path}?{query}"),
+        };
+        match route {
+            Route::Server(segments) if segments[0] == "openapi" => {
+                let targets = [target(query), target(&query.without("hash"))];
+                aggregation::forward_document(core, backend, user, parts, targets).await
+            }
+            route => {
+                let is_discovery = matches!(route, Route::Server(_));
+                let target = target(query);
+                let request = Forwarded { parts, target, user, is_long, is_discovery, body };
+                aggregation::forward(core, backend, request).await
+            }
+        }
+    }
 }
 
 /// [`Prepared`], without what a request keeps.
@@ -356,6 +423,7 @@ async fn resource_request(
         received: core.env.now(),
         deadline,
         good_until: parts.extensions.get().map(|certificate: &PeerCertificate| certificate.end),
+        is_own: parts.extensions.get::<Author>().is_some(),
         warnings: Warnings::default(),
         body: if verb.is_write() { read_body(core, place, body).await? } else { Bytes::new() },
     })

@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod admission;
+mod aggregation;
 mod answer;
 pub mod audit;
 mod authenticate;
@@ -18,6 +19,7 @@ mod convert;
 mod definitions;
 mod discovery;
 mod dispatch;
+pub mod extension;
 mod field_error;
 mod filters;
 mod folder;
@@ -58,6 +60,7 @@ pub mod store;
 mod strategy;
 mod table;
 mod task_set;
+mod upstream;
 mod user;
 mod webhook;
 mod writes;

@@ -12,16 +12,33 @@ mod v2;
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 use setpoint_kinds::table;
 
+use crate::aggregation::OpenApi;
 use crate::definitions::Served;
 use crate::options::Query;
 use crate::response::{Body, respond as response};
 use crate::status::{Result, Status};
+
+pub(crate) use v2::Part;
+
+/// What is told beside custom resources.
+#[derive(Clone, Copy)]
+pub(crate) struct Others<'a> {
+    /// What other servers behind this one have, the first one first.
+    pub(crate) backends: &'a [Arc<OpenApi>],
+    /// Whether there is nothing else, not even built-in kinds.
+    pub(crate) is_alone: bool,
+}
+
+/// The documents of built-in kinds, unless custom resources are alone.
+fn built_in<'a>(is_alone: bool) -> impl Iterator<Item = (&'a String, &'a String)> {
+    HASHES.iter().filter(move |_| !is_alone)
+}
 
 /// The documents by path (`apis/apps/v1`), each with the hash of its content. The texts are made again when
 /// they are asked for: clients keep them, the server need not.
@@ -34,24 +51,36 @@ static HASHES: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
 /// Answers `/openapi/v3` and what is below it.
 pub(crate) fn respond(
     served: &Served,
+    others: Others<'_>,
     segments: &[&str],
     query: &Query,
     headers: &HeaderMap,
 ) -> Result<Response<Body>> {
     match segments {
-        ["openapi", "v2"] => Ok(v2::respond(served, headers)),
-        ["openapi", "v3"] => Ok(response(StatusCode::OK, "application/json", index(served).to_string())),
+        ["openapi", "v2"] => Ok(v2::respond(served, others, headers)),
+        ["openapi", "v3"] => {
+            Ok(response(StatusCode::OK, "application/json", index(served, others).to_string()))
+        }
+        ["openapi", "v3", "api", _] if others.is_alone => Err(Status::no_such_path()),
+        ["openapi", "v3", "apis", group, version] if others.is_alone && is_built_in(group, version) => {
+            Err(Status::no_such_path())
+        }
         ["openapi", "v3", "api", version] => respond_document(served, "", version, query, headers),
         ["openapi", "v3", "apis", group, version] => respond_document(served, group, version, query, headers),
         _ => Err(Status::no_such_path()),
     }
 }
 
-fn index(served: &Served) -> Value {
+fn index(served: &Served, others: Others<'_>) -> Value {
     let entry = |(path, hash): (&String, &String)| {
         (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
     };
-    json!({"paths": HASHES.iter().chain(served.open_api_hashes()).map(entry).collect::<Map<_, _>>()})
+    let own = built_in(others.is_alone).chain(served.open_api_hashes()).map(entry);
+    let others = others
+        .backends
+        .iter()
+        .map(|open_api| (open_api.path.clone(), json!({"serverRelativeURL": open_api.url})));
+    json!({"paths": own.chain(others).collect::<Map<_, _>>()})
 }
 
 fn respond_document(

@@ -25,6 +25,16 @@ impl Query {
         )
     }
 
+    /// The query as it was understood.
+    pub(crate) fn encode(&self) -> String {
+        form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.0).finish()
+    }
+
+    /// The same without one parameter.
+    pub(crate) fn without(&self, name: &str) -> Query {
+        Query(self.0.iter().filter(|(other, _)| other != name).cloned().collect())
+    }
+
     /// The value of a parameter; none if it is absent or empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());

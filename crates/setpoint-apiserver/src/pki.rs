@@ -292,6 +292,11 @@ impl Identity {
         &self.chain[0]
     }
 
+    /// The certificate, then those of the authorities in between.
+    pub(crate) fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.chain
+    }
+
     /// The private key.
     pub fn key_der(&self) -> &PrivateKeyDer<'static> {
         &self.key

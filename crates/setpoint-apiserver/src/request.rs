@@ -46,6 +46,8 @@ pub(crate) struct ResourceRequest {
     pub deadline: Deadline,
     /// When the certificate ends that it came with. A response that goes on ends then, too.
     pub good_until: Option<Timestamp>,
+    /// Whether it comes from the program that tells the objects of its kind, and may do what clients may not.
+    pub is_own: bool,
     /// What the sender shall read besides the answer.
     pub warnings: Warnings,
 }
@@ -172,6 +174,7 @@ impl ResourceRequest {
             received: self.received,
             deadline: self.deadline,
             good_until: self.good_until,
+            is_own: false,
             warnings: self.warnings.clone(),
         }
     }

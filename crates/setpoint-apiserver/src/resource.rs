@@ -120,7 +120,7 @@ impl Resource {
     pub(crate) fn has_verb(&self, verb: &str) -> bool {
         match &self.origin {
             Origin::BuiltIn(facts) => facts.has_verb(verb),
-            Origin::Custom(_) => true,
+            Origin::Custom(custom) => custom.has_verb(verb),
         }
     }
 

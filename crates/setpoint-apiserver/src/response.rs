@@ -10,6 +10,8 @@ use bytes::Bytes;
 use futures::Stream;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
 use setpoint_kinds::protobuf::MEDIA_TYPE;
 use tokio::time::Sleep;
 
@@ -36,6 +38,8 @@ pub struct Body {
 enum Inner {
     Full(Bytes),
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// The answer of another server, which may break off.
+    Relay(UnsyncBoxBody<Bytes, io::Error>),
 }
 
 impl Body {
@@ -57,6 +61,19 @@ impl Body {
 }
 
 impl Body {
+    /// The body of another server's answer.
+    pub(crate) fn relay(
+        body: impl http_body::Body<Data = Bytes, Error = io::Error> + Send + 'static,
+    ) -> Body {
+        Body {
+            inner: Inner::Relay(body.boxed_unsync()),
+            turns: None,
+            deadline: None,
+            place: None,
+            ending: None,
+        }
+    }
+
     /// Keeps the place of its request until all of it was taken: it holds memory that long.
     #[must_use]
     pub(crate) fn with_place(self, place: Place) -> Body {
@@ -69,7 +86,9 @@ impl Body {
     pub(crate) fn until(self, deadline: Deadline) -> Body {
         let deadline = match self.inner {
             Inner::Full(_) => None,
-            Inner::Stream(_) => Some(Box::pin(tokio::time::sleep_until(deadline.instant()))),
+            Inner::Stream(_) | Inner::Relay(_) => {
+                Some(Box::pin(tokio::time::sleep_until(deadline.instant())))
+            }
         };
         Body { deadline, ..self }
     }
@@ -90,7 +109,7 @@ impl Body {
     pub(crate) fn as_full(&self) -> Option<&Bytes> {
         match &self.inner {
             Inner::Full(bytes) => Some(bytes),
-            Inner::Stream(_) => None,
+            Inner::Stream(_) | Inner::Relay(_) => None,
         }
     }
 }
@@ -99,7 +118,7 @@ impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.inner {
             Inner::Full(bytes) => f.debug_tuple("Body").field(&bytes.len()).finish(),
-            Inner::Stream(_) => f.write_str("Body(stream)"),
+            Inner::Stream(_) | Inner::Relay(_) => f.write_str("Body(stream)"),
         }
     }
 }
@@ -120,29 +139,39 @@ impl http_body::Body for Body {
             let why = "the response did not complete within the allotted timeout";
             return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, why))));
         }
+        let data = |bytes| Ok(Frame::data(bytes));
         let next = match &mut body.inner {
             Inner::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Inner::Full(bytes) => Poll::Ready(Some(std::mem::take(bytes))),
-            Inner::Stream(stream) => match &mut body.turns {
-                Some(turns) => turns.poll(cx, |cx| stream.as_mut().poll_next(cx)),
-                None => stream.as_mut().poll_next(cx),
-            },
+            Inner::Full(bytes) => Poll::Ready(Some(data(std::mem::take(bytes)))),
+            Inner::Stream(stream) => {
+                let piece = match &mut body.turns {
+                    Some(turns) => turns.poll(cx, |cx| stream.as_mut().poll_next(cx)),
+                    None => stream.as_mut().poll_next(cx),
+                };
+                piece.map(|piece| piece.map(data))
+            }
+            Inner::Relay(relay) => Pin::new(relay).poll_frame(cx),
         };
         if matches!(next, Poll::Ready(None)) {
             self.place = None;
             self.ending = None;
         }
-        next.map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
+        next
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.inner, Inner::Full(bytes) if bytes.is_empty())
+        match &self.inner {
+            Inner::Full(bytes) => bytes.is_empty(),
+            Inner::Stream(_) => false,
+            Inner::Relay(relay) => relay.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
             Inner::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Inner::Stream(_) => SizeHint::default(),
+            Inner::Relay(relay) => relay.size_hint(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Paths → what is asked for.
 
 use http::Method;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use setpoint_kinds::Verb;
 
 use crate::options::Query;
@@ -31,18 +31,53 @@ pub(crate) struct ResourcePath {
     pub watch: bool,
 }
 
+/// What would end a segment of a path, or begin something else.
+const IN_SEGMENT: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'/')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// A path of which every server understands what [`Route::parse`] has understood: nothing is left to read in two ways.
+pub(crate) fn plain_path(path: &str) -> Result<String> {
+    let mut plain = String::new();
+    for segment in segments(path)? {
+        plain.push('/');
+        plain.extend(utf8_percent_encode(&segment, IN_SEGMENT));
+    }
+    if path.len() > 1 && path.ends_with('/') {
+        plain.push('/');
+    }
+    Ok(plain)
+}
+
+fn segments(path: &str) -> Result<Vec<String>> {
+    let mut segments = Vec::new();
+    for raw in path.split('/').filter(|segment| !segment.is_empty()) {
+        let segment = percent_decode_str(raw).decode_utf8().map_err(|_| Status::no_such_path())?;
+        if segment.contains('/') || segment == "." || segment == ".." {
+            return Err(Status::no_such_path());
+        }
+        segments.push(segment.into_owned());
+    }
+    Ok(segments)
+}
+
 impl Route {
     /// Takes a path apart. Empty segments (`//`) count as absent, as in kube-apiserver; a segment that
     /// would decode to a path of its own (`%2f`, `..`) names nothing.
     pub(crate) fn parse(path: &str) -> Result<Route> {
-        let mut segments = Vec::new();
-        for raw in path.split('/').filter(|segment| !segment.is_empty()) {
-            let segment = percent_decode_str(raw).decode_utf8().map_err(|_| Status::no_such_path())?;
-            if segment.contains('/') || segment == "." || segment == ".." {
-                return Err(Status::no_such_path());
-            }
-            segments.push(segment.into_owned());
-        }
+        let segments = segments(path)?;
         let prefix = match segments.first().map(String::as_str) {
             Some("api") => 2,
             Some("apis") => 3,
@@ -59,6 +94,12 @@ impl ResourcePath {
     /// Whether a GET of this path with this query is a watch.
     pub(crate) fn is_watch(&self, query: &Query) -> bool {
         self.watch || (self.name.is_none() && query.flag("watch"))
+    }
+
+    /// Whether a request goes on until somebody ends it, as kube-apiserver sees it: a watch, or one of these parts.
+    pub(crate) fn is_long(&self, query: &Query) -> bool {
+        const PARTS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+        self.is_watch(query) || self.subresource.as_deref().is_some_and(|part| PARTS.contains(&part))
     }
 
     /// The verb of a request with this path; `watch` is whether its query asks for a watch.
@@ -152,6 +193,20 @@ mod tests {
             "rbac.authorization.k8s.io/v1 ns=- clusterroles system:a -",
         );
         check("/api/v1//namespaces//x/pods/", "/v1 ns=x pods - -");
+    }
+
+    #[test]
+    fn a_path_that_is_handed_on_says_one_thing() {
+        for (path, plain) in [
+            ("/apis/g/v1//namespaces///x/pods", "/apis/g/v1/namespaces/x/pods"),
+            ("/apis/g/v1/pods/%61%3Fb%20c%25", "/apis/g/v1/pods/a%3Fb%20c%25"),
+            ("/apis/g/v1/namespaces/x/services/s/proxy/a/", "/apis/g/v1/namespaces/x/services/s/proxy/a/"),
+            ("/apis/g/v1/pods/%c3%a4", "/apis/g/v1/pods/%C3%A4"),
+        ] {
+            assert_eq!(plain_path(path).unwrap(), plain);
+        }
+        assert!(plain_path("/apis/g/v1/pods/%2e%2e/secrets").is_err());
+        assert!(plain_path("/apis/g/v1/a%2fb").is_err());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The server: a `tower::Service`, and how one is built.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use crate::admission::{self, AdmissionPlugins};
+use crate::aggregation::{self, Aggregation};
 use crate::audit::{Audit, AuditLog, OpenLog};
 use crate::authenticate::{Authenticator, FrontProxy, ServiceAccountTokens, TokenFile, Trust};
 use crate::authorize::Authorization;
@@ -28,13 +29,14 @@ use crate::background::{Background, Upkeep};
 use crate::bootstrap;
 use crate::contention::Queues;
 use crate::definitions::{self, Definitions};
+use crate::extension::{Delegated, Source, Sources};
 use crate::filters;
 use crate::kinds::network::ServiceIpRanges;
 use crate::kubernetes_service::{self, Advertised};
 use crate::limits;
 use crate::logs::LogSource;
 use crate::metrics::Metrics;
-use crate::pki;
+use crate::pki::{self, Identity};
 use crate::rbac::{self, Rbac};
 use crate::resource::{Registry, Resource};
 use crate::response::Body;
@@ -42,8 +44,8 @@ use crate::serve;
 use crate::status::Result;
 use crate::storage::{Committed, Durability, Limits, Memory, NotStored, Observer, OpenError, Redb, Storage};
 use crate::store;
+use crate::upstream::{Clients, Locations};
 use crate::user::User;
-use crate::webhook;
 use crate::writes::Writes;
 
 /// How often expired objects are looked for.
@@ -99,7 +101,13 @@ pub(crate) struct Core {
     pub authorization: Authorization,
     pub admission: admission::Webhooks,
     pub policies: admission::Policies,
-    pub webhooks: webhook::Clients,
+    pub webhooks: Clients,
+    pub aggregation: Aggregation,
+    pub locations: Locations,
+    /// Who decides instead of this server who asks, and what they may do.
+    pub delegated: Option<Delegated>,
+    /// What is served, if it is not everything.
+    limited: OnceLock<Limited>,
     pub audit: Option<Audit>,
     pub writes: Arc<Writes>,
     pub background: Background,
@@ -114,11 +122,33 @@ pub(crate) struct Core {
     watches: Mutex<CancellationToken>,
 }
 
+/// What an extension server serves.
+struct Limited {
+    groups: Vec<String>,
+    sources: Sources,
+}
+
 impl Core {
     /// A resource that is served, built in or custom.
     pub(crate) fn resource(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
         let built_in = Registry::built_in().find(group, version, plural).cloned();
         built_in.or_else(|| self.definitions.find(group, version, plural))
+    }
+
+    /// Whether nothing but what definitions define is served.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limited.get().is_some()
+    }
+
+    /// Whether this group is served.
+    pub(crate) fn serves(&self, group: &str) -> bool {
+        self.limited.get().is_none_or(|limited| limited.groups.iter().any(|served| served == group))
+    }
+
+    /// Who makes the objects of a resource, if they are not kept here.
+    pub(crate) fn source_of(&self, resource: &Resource) -> Option<&Arc<dyn Source>> {
+        let limited = self.limited.get().filter(|limited| !limited.sources.is_empty())?;
+        limited.sources.get(&(resource.group().to_owned(), resource.plural().to_owned()))
     }
 
     /// Cancelled when a watch that starts now shall end.
@@ -171,6 +201,10 @@ pub struct Builder {
     is_anonymous_allowed: bool,
     client_authorities: Vec<CertificateDer<'static>>,
     front_proxy: Option<FrontProxy>,
+    proxy_identity: Option<Arc<Identity>>,
+    outward_proxy: Option<FrontProxy>,
+    locations: Locations,
+    delegated: Option<Delegated>,
     audit: Option<OpenLog>,
     plugins: AdmissionPlugins,
     advertise_address: Option<IpAddr>,
@@ -193,6 +227,10 @@ impl Default for Builder {
             is_anonymous_allowed: false,
             client_authorities: Vec::new(),
             front_proxy: None,
+            proxy_identity: None,
+            outward_proxy: None,
+            locations: Locations::default(),
+            delegated: None,
             audit: None,
             plugins: AdmissionPlugins::default(),
             advertise_address: None,
@@ -275,9 +313,47 @@ impl Builder {
         self
     }
 
+    /// The client certificate that this server shows to the servers behind it (those of APIServices with a service), and by
+    /// which they believe it who a user is. Without one they see an unknown client.
+    pub fn proxy_client(mut self, identity: Identity) -> Builder {
+        self.proxy_identity = Some(Arc::new(identity));
+        self
+    }
+
+    /// Tells servers behind this one how to know its [`Builder::proxy_client`] by, in the ConfigMap
+    /// `kube-system/extension-apiserver-authentication`. This server itself does not hear such a proxy, other than that of
+    /// [`Builder::front_proxy`], which takes the place of this one.
+    pub fn published_proxy(mut self, proxy: FrontProxy) -> Builder {
+        self.outward_proxy = Some(proxy);
+        self
+    }
+
+    /// Where a service is, whatever its endpoints say, for calls of this server to webhooks and to the servers of
+    /// APIServices. Without a port it is where all ports of the service are.
+    pub fn service_address(
+        mut self,
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        port: Option<u16>,
+        address: SocketAddr,
+    ) -> Builder {
+        self.locations.set(namespace.into(), name.into(), port, address);
+        self
+    }
+
     /// Which admission plugins run. Unless set, kube-apiserver's default set without `ServiceAccount`.
     pub fn admission_plugins(mut self, plugins: AdmissionPlugins) -> Builder {
         self.plugins = plugins;
+        self
+    }
+
+    pub(crate) fn without_plugin(mut self, plugin: admission::Plugin) -> Builder {
+        self.plugins.switch(plugin, false);
+        self
+    }
+
+    pub(crate) fn delegated(mut self, delegated: Delegated) -> Builder {
+        self.delegated = Some(delegated);
         self
     }
 
@@ -384,12 +460,16 @@ impl Builder {
                 self.tokens,
                 self.service_account_tokens,
                 self.is_anonymous_allowed && self.authorization != Authorization::AlwaysAllow,
-                Trust::new(self.client_authorities, self.front_proxy),
+                Trust::new(self.client_authorities, self.front_proxy).outward(self.outward_proxy),
             ),
             authorization: self.authorization,
             admission: admission::Webhooks::default(),
             policies: admission::Policies::default(),
-            webhooks: webhook::Clients::default(),
+            webhooks: Clients::default(),
+            aggregation: Aggregation::new(self.proxy_identity),
+            locations: self.locations,
+            delegated: self.delegated,
+            limited: OnceLock::new(),
             audit: self.audit.map(|log| log.start(&env, &background)),
             writes: Writes::new(&env),
             background,
@@ -411,6 +491,10 @@ impl Builder {
             // The task below tries it again.
             tracing::error!(%error, "custom resources are not served yet");
         }
+        if let Err(error) = aggregation::sync(&core).await {
+            // The task below tries it again.
+            tracing::error!(%error, "what other servers answer is not handed on yet");
+        }
         let weak = Arc::downgrade(&core);
         let keep = |name, upkeep: Upkeep| {
             let weak = Weak::clone(&weak);
@@ -423,12 +507,16 @@ impl Builder {
             let keep = move || kubernetes_service::upkeep(Weak::clone(&weak));
             core.background.run(&env, "kubernetes-service", keep)
         };
+        let backends = {
+            let weak = Weak::clone(&weak);
+            core.background.run(&env, "aggregation", move || aggregation::run(Weak::clone(&weak)))
+        };
         let aging = (!self.compaction_interval.is_zero()).then(|| {
             let (weak, interval) = (Weak::clone(&weak), self.compaction_interval);
             core.background.run(&env, "compaction", move || age(Weak::clone(&weak), interval))
         });
         let expiry = core.background.run(&env, "expiry", move || expire(Weak::clone(&weak)));
-        let tasks = [expiry, definitions, roles, service].into_iter().chain(aging).collect();
+        let tasks = [expiry, definitions, roles, service, backends].into_iter().chain(aging).collect();
         Ok(ApiServer { shared: Arc::new(Shared { core, _tasks: tasks }) })
     }
 }
@@ -529,6 +617,12 @@ impl ApiServer {
     /// A backup of everything as it is now, piece by piece; [`BackupFile`](store::BackupFile) makes a file of it.
     pub fn backup(&self) -> impl Iterator<Item = Bytes> + Send + use<> {
         store::pieces(&self.shared.core)
+    }
+
+    /// Serves these groups from now on, and nothing else.
+    pub(crate) fn limit_to(&self, groups: Vec<String>, sources: Sources) {
+        // It is new, so it is set.
+        let _ = self.shared.core.limited.set(Limited { groups, sources });
     }
 
     #[cfg(test)]

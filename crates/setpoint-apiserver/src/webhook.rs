@@ -3,17 +3,16 @@
 //! A call ends within its time, reads no more than a bound, follows no redirect, and talks TLS to whom the
 //! configuration trusts. Connections are kept and used again.
 
-mod client;
+mod post;
 mod target;
-mod trust;
 
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::server::Core;
-pub(crate) use client::Clients;
-use target::Target;
+pub(crate) use post::post;
+pub(crate) use target::Target;
 
 /// Why a webhook gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +44,7 @@ pub(crate) async fn call(
 ) -> Result<Value, CallError> {
     let target = Target::find(core, client_config, limit).await?;
     let url = target.url.clone();
-    match tokio::time::timeout(limit, core.webhooks.post(target, review.to_string().into())).await {
+    match tokio::time::timeout(limit, post(&core.webhooks, target, review.to_string().into())).await {
         Ok(answer) => answer,
         Err(_) => Err(CallError::Timeout { url }),
     }

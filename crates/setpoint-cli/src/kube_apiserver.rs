@@ -18,7 +18,7 @@ use setpoint_env::Env;
 use tokio::net::TcpListener;
 
 pub(crate) use self::flags::{Flags, unusable};
-pub(crate) use self::settings::{Defaults, Settings};
+pub(crate) use self::settings::{Defaults, ProxyClient, Settings};
 use crate::cluster::MOST_NODES;
 use crate::etcd::{self, Store};
 use crate::parent::Parent;
@@ -147,6 +147,7 @@ fn defaults(address: SocketAddr) -> anyhow::Result<Defaults> {
         ranges: "10.0.0.0/24".parse()?,
         issuer: Some(format!("https://{address}/")),
         authorities: Vec::new(),
+        proxy: None,
     })
 }
 

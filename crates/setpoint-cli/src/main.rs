@@ -15,6 +15,7 @@ mod logging;
 mod new;
 mod open_files;
 mod parent;
+mod service_address;
 mod serving;
 mod signals;
 mod store;

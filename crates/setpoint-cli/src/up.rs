@@ -15,8 +15,9 @@ use setpoint_env::Env;
 use tokio::time::Instant;
 
 use crate::cluster::Parts;
-use crate::kube_apiserver::{Defaults, Flags, Settings};
+use crate::kube_apiserver::{Defaults, Flags, ProxyClient, Settings};
 use crate::listen::{self, Listen};
+use crate::service_address::ServiceAddress;
 use crate::serving::{Serving, workers};
 use crate::signals::Signals;
 use crate::{logging, open_files};
@@ -66,6 +67,12 @@ pub(crate) struct Up {
     #[command(flatten)]
     parts: Parts,
 
+    /// Where a service is that this server calls: NAMESPACE/NAME[:PORT]=HOST:PORT
+    ///
+    /// For webhooks and APIServices whose servers run on this machine, outside of any cluster. May be given more than once.
+    #[arg(long, value_name = "SERVICE=ADDR")]
+    service_address: Vec<ServiceAddress>,
+
     /// What to log to standard error: error, warn, info, debug or trace
     ///
     /// Also by target: warn,setpoint_apiserver=debug
@@ -93,6 +100,22 @@ enum Pki {
 }
 
 impl Pki {
+    /// As whom the server speaks to those of APIServices: by an authority of its own, which vouches for nobody else.
+    fn proxy(&self, env: &Env) -> anyhow::Result<ProxyClient> {
+        let user = User::new(ProxyClient::NAME, [""; 0]);
+        let (identity, authority) = match self {
+            Pki::New(_) => {
+                let authority = CertificateAuthority::generate(env)?;
+                (authority.issue_client(&user)?, authority)
+            }
+            Pki::Kept(folder) => {
+                let folder = pki::Folder::open(env, &folder.path().join("front-proxy"))?;
+                (folder.client("client", &user)?, folder.into_authority())
+            }
+        };
+        Ok(ProxyClient { identity, authority: authority.certificate_der().clone() })
+    }
+
     fn authority(&self) -> &CertificateAuthority {
         match self {
             Pki::New(authority) => authority,
@@ -141,7 +164,7 @@ impl Up {
         let listener = listen.bind().await?;
         let address = listener.local_addr()?;
         let pki = self.pki(env)?;
-        let Settings { builder, trusted } = self.settings(env, &controllers, pki.authority())?;
+        let Settings { builder, trusted } = self.settings(env, &controllers, &pki)?;
         let server = self.server(builder).await?;
         // Only now, so that a second server that finds its port or its folder in use leaves the file of the
         // first alone.
@@ -168,13 +191,11 @@ impl Up {
     }
 
     /// Everything but where the objects are.
-    fn settings(
-        &self,
-        env: &Env,
-        controllers: &Controllers,
-        authority: &CertificateAuthority,
-    ) -> anyhow::Result<Settings> {
+    fn settings(&self, env: &Env, controllers: &Controllers, pki: &Pki) -> anyhow::Result<Settings> {
         let mut builder = ApiServer::builder().env(env.clone());
+        for ServiceAddress { namespace, name, port, address } in &self.service_address {
+            builder = builder.service_address(namespace, name, *port, *address);
+        }
         if !self.no_controllers {
             builder = builder.logs(SyntheticLog);
         }
@@ -185,7 +206,8 @@ impl Up {
             has_accounts: !self.no_controllers && controllers.contains(ACCOUNTS),
             ranges: ServiceIpRanges::default(),
             issuer: None,
-            authorities: vec![authority.certificate_der().clone()],
+            authorities: vec![pki.authority().certificate_der().clone()],
+            proxy: Some(pki.proxy(env)?),
         };
         self.flags.apply(builder, defaults)
     }

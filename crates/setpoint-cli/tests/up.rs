@@ -133,6 +133,27 @@ async fn a_client_with_the_kubeconfig_is_the_administrator() {
 }
 
 #[tokio::test]
+async fn the_servers_own_front_proxy_is_published_and_is_nobody_here() {
+    let server = Server::start_with(&["--listen", "127.0.0.1:0", "--no-controllers"]).await;
+    let maps: Api<ConfigMap> = Api::namespaced(server.client().await, "kube-system");
+    let data = maps.get("extension-apiserver-authentication").await.unwrap().data.unwrap();
+    let proxy = server.folder.path().join(".setpoint/pki/front-proxy");
+    let read = |name: &str| std::fs::read_to_string(proxy.join(name)).unwrap();
+    assert_eq!(data["requestheader-client-ca-file"], read("ca.crt"));
+    assert_eq!(data["requestheader-allowed-names"], r#"["front-proxy-client"]"#);
+    assert_eq!(data["requestheader-username-headers"], r#"["X-Remote-User"]"#);
+    assert_ne!(data["client-ca-file"], data["requestheader-client-ca-file"]);
+    let mut kubeconfig = server.kubeconfig();
+    let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
+    user.client_certificate_data = None;
+    user.client_key_data = None;
+    user.client_certificate = Some(proxy.join("client.crt").display().to_string());
+    user.client_key = Some(proxy.join("client.key").display().to_string());
+    let maps: Api<ConfigMap> = Api::namespaced(client(kubeconfig).await, "kube-system");
+    maps.list(&ListParams::default()).await.expect_err("it is not of the authority of clients");
+}
+
+#[tokio::test]
 async fn the_kubeconfig_is_for_its_owner_alone_and_the_announcement_says_where_it_is() {
     let server = Server::start().await;
     let path = server.kubeconfig_path();

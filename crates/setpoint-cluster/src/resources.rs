@@ -47,6 +47,21 @@ impl Resource {
     }
 }
 
+/// The group-versions whose kinds the server does not know at the moment, because whoever answers for them is away.
+pub(crate) async fn unknown(client: &Client) -> Result<Vec<String>, kube::Error> {
+    let asked = timeout(LIMIT, client.list_api_groups_aggregated()).await;
+    let groups = asked.map_err(|late| kube::Error::Service(late.into()))??.items;
+    let mut unknown = Vec::new();
+    for group in groups {
+        let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
+        let versions = group.versions.into_iter();
+        let stale = versions.filter(|version| version.freshness.as_deref() == Some("Stale"));
+        unknown.extend(stale.map(|version| format!("{name}/{}", version.version.unwrap_or_default())));
+    }
+    unknown.sort();
+    Ok(unknown)
+}
+
 /// Asks the server for all its kinds, ordered by name.
 pub(crate) async fn discover(client: &Client) -> Result<Vec<Arc<Resource>>, kube::Error> {
     let asked = timeout(LIMIT, Discovery::new(client.clone()).run_aggregated()).await;

@@ -146,7 +146,8 @@ impl Kubectl {
         command
     }
 
-    fn run(&self, line: &str, input: Option<&str>) -> Result<Finished> {
+    /// Runs a command, however it ends.
+    pub(super) fn run(&self, line: &str, input: Option<&str>) -> Result<Finished> {
         process::run(self.command(line), input.map(str::as_bytes), LIMIT)
     }
 
@@ -237,7 +238,7 @@ impl Kubectl {
     }
 
     /// Starts a command that goes on printing.
-    fn start(&self, line: &str) -> Result<Lines> {
+    pub(super) fn start(&self, line: &str) -> Result<Lines> {
         Lines::start(self.command(line)).with_context(|| format!("kubectl {line}"))
     }
 }

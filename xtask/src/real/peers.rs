@@ -90,8 +90,15 @@ pub(crate) const SAMPLE_CONTROLLER: Peer = Peer {
     versioned_by: "k8s.io/sample-controller",
 };
 
+pub(crate) const SAMPLE_APISERVER: Peer = Peer {
+    name: "sample-apiserver",
+    module: "sampleapiserver",
+    package: "k8s.io/sample-apiserver",
+    versioned_by: "k8s.io/sample-apiserver",
+};
+
 /// Every peer, in the order in which they are wanted.
-pub(crate) const ALL: [&Peer; 9] = [
+pub(crate) const ALL: [&Peer; 10] = [
     &KUBECTL,
     &OLD_KUBECTL,
     &CLIENT_GO,
@@ -101,6 +108,7 @@ pub(crate) const ALL: [&Peer; 9] = [
     &HELM,
     &CONTROLLER_RUNTIME,
     &SAMPLE_CONTROLLER,
+    &SAMPLE_APISERVER,
 ];
 
 impl Peer {

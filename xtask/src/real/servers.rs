@@ -215,6 +215,20 @@ impl Server {
             .arg(format!("--secure-port={port}"))
             .args(["--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://peer.invalid"])
             .arg("--token-auth-file=tokens.csv")
+            // As it is set up in every cluster.
+            .args([
+                "--requestheader-client-ca-file=proxies.crt",
+                "--requestheader-allowed-names=front-proxy-client",
+            ])
+            .args([
+                "--requestheader-username-headers=X-Remote-User",
+                "--requestheader-group-headers=X-Remote-Group",
+            ])
+            .args([
+                "--requestheader-uid-headers=X-Remote-Uid",
+                "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            ])
+            .args(["--proxy-client-cert-file=proxy.crt", "--proxy-client-key-file=proxy.key"])
             .args(["--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key"])
             .args([
                 "--client-ca-file=ca.crt",
@@ -333,7 +347,7 @@ impl Server {
 /// The binaries of the server that we compare with.
 pub(crate) struct Reference {
     kube_apiserver: PathBuf,
-    etcd: PathBuf,
+    pub(crate) etcd: PathBuf,
 }
 
 impl Reference {
@@ -347,13 +361,13 @@ pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-fn spawn(mut command: Command, folder: &Path, log: &str) -> Result<Running> {
+pub(crate) fn spawn(mut command: Command, folder: &Path, log: &str) -> Result<Running> {
     let log = File::create(folder.join(log))?;
     command.current_dir(folder).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     Running::start(&mut command)
 }
 
-fn etcd_command(binary: &Path, options: &[&str], client: &str) -> Result<Command> {
+pub(crate) fn etcd_command(binary: &Path, options: &[&str], client: &str) -> Result<Command> {
     let peer = format!("http://127.0.0.1:{}", free_port()?);
     let mut command = Command::new(binary);
     command
@@ -411,6 +425,19 @@ impl Credentials {
         let admin_key = KeyPair::generate()?;
         let admin = admin.signed_by(&admin_key, &ca)?;
 
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.distinguished_name.push(DnType::CommonName, "peer-proxy-ca");
+        let proxies = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+        let mut proxy = CertificateParams::default();
+        proxy.distinguished_name.push(DnType::CommonName, "front-proxy-client");
+        proxy.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let proxy_key = KeyPair::generate()?;
+        let proxy = proxy.signed_by(&proxy_key, &proxies)?;
+
+        fs::write(folder.join("proxies.crt"), proxies.pem())?;
+        fs::write(folder.join("proxy.crt"), proxy.pem())?;
+        fs::write(folder.join("proxy.key"), proxy_key.serialize_pem())?;
         fs::write(folder.join("ca.crt"), ca.pem())?;
         fs::write(folder.join("server.crt"), server.pem())?;
         fs::write(folder.join("server.key"), server_key.serialize_pem())?;

@@ -52,6 +52,15 @@ impl FrontProxy {
         }
     }
 
+    /// Proxies as kube-apiserver is one to the servers behind it: with its usual headers.
+    pub fn usual(authorities: Vec<CertificateDer<'static>>) -> FrontProxy {
+        FrontProxy::new(authorities)
+            .username_headers(["X-Remote-User"])
+            .uid_headers(["X-Remote-Uid"])
+            .group_headers(["X-Remote-Group"])
+            .extra_header_prefixes(["X-Remote-Extra-"])
+    }
+
     /// The common names that certificates of proxies may have. Any, unless set.
     pub fn allowed_names<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> FrontProxy {
         self.allowed_names = texts(names);
@@ -125,6 +134,8 @@ fn text(value: &HeaderValue) -> String {
 pub(crate) struct Trust {
     client_authorities: Vec<CertificateDer<'static>>,
     proxy: Option<Proxy>,
+    /// As what this server speaks for users to others. It is not heard here.
+    outward: Option<FrontProxy>,
 }
 
 #[derive(Debug)]
@@ -172,7 +183,24 @@ impl Trust {
             clients: verifier(&client_authorities),
             settings,
         });
-        Trust { client_authorities, proxy }
+        Trust { client_authorities, proxy, outward: None }
+    }
+
+    /// Others are told to trust this proxy, which is this server, unless there is one that it trusts itself.
+    pub(crate) fn outward(self, outward: Option<FrontProxy>) -> Trust {
+        Trust { outward, ..self }
+    }
+
+    /// How the names of headers begin that name users, in lower case.
+    pub(crate) fn name_headers(&self) -> Vec<String> {
+        let Some(Proxy { settings, .. }) = &self.proxy else { return Vec::new() };
+        let lists = [
+            &settings.username_headers,
+            &settings.uid_headers,
+            &settings.group_headers,
+            &settings.extra_prefixes,
+        ];
+        lists.into_iter().flatten().map(|name| name.to_ascii_lowercase().replace('_', "-")).collect()
     }
 
     /// For whom a request on a connection with this chain speaks. Without a proxy there is only one kind of client
@@ -194,7 +222,8 @@ impl Trust {
         if !self.client_authorities.is_empty() {
             data.insert("client-ca-file".to_owned(), bundle(&self.client_authorities).into());
         }
-        if let Some(Proxy { settings, .. }) = &self.proxy {
+        let inward = self.proxy.as_ref().map(|proxy| &proxy.settings);
+        if let Some(settings) = inward.or(self.outward.as_ref()) {
             data.insert("requestheader-client-ca-file".to_owned(), bundle(&settings.authorities).into());
             for (name, values) in [
                 ("allowed-names", &settings.allowed_names),

@@ -44,7 +44,23 @@ const PRIORITIES: &[(&str, u32)] = &[
 /// Custom resources come after all of them.
 const CUSTOM_PRIORITY: (u32, u32) = (1000, 100);
 
-fn version_priority(group: &str, version: &str) -> u32 {
+/// Where a group of this server stands.
+pub(crate) fn group_priority(group: &str) -> u32 {
+    match group {
+        // It has no APIService of its own, and comes before all that have.
+        "apiregistration.k8s.io" => 20_001,
+        _ => PRIORITIES
+            .iter()
+            .find(|(name, _)| *name == group)
+            .map_or(CUSTOM_PRIORITY.0, |(_, priority)| *priority),
+    }
+}
+
+/// Where a version of this server stands in its group.
+pub(crate) fn version_priority(group: &str, version: &str) -> u32 {
+    if group_priority(group) == CUSTOM_PRIORITY.0 {
+        return CUSTOM_PRIORITY.1;
+    }
     match (group, version) {
         ("", _) => 1,
         ("autoscaling", "v2") => 30,

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::column::Column;
 use super::json_path::JsonPath;
 use crate::bounds::{Exceeded, Room};
+use crate::extension::VERBS as VERBS_ANNOTATION;
 use crate::field_error::FieldError;
 use crate::object;
 use crate::resource::Resource;
@@ -73,6 +74,8 @@ pub(crate) struct Custom {
     pub conversion: Option<Value>,
     /// Told with each answer about a version that shall not be used any more.
     pub deprecation: Option<String>,
+    /// The verbs that are left of all, where an extension server has fewer.
+    only: Option<Box<str>>,
     /// Whether objects may have been written under another schema or in another version than this.
     changes_on_read: bool,
     terminating: AtomicBool,
@@ -169,8 +172,14 @@ impl Custom {
     }
 
     /// The verbs that it has now.
-    pub(crate) fn verbs(&self) -> &'static [&'static str] {
-        if self.is_terminating() { &TERMINATING_VERBS } else { &VERBS }
+    pub(crate) fn verbs(&self) -> Vec<&'static str> {
+        let all: &[&str] = if self.is_terminating() { &TERMINATING_VERBS } else { &VERBS };
+        all.iter().copied().filter(|verb| self.has_verb(verb)).collect()
+    }
+
+    /// Whether its clients may do this at all.
+    pub(crate) fn has_verb(&self, verb: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only.split(',').any(|known| known == verb))
     }
 }
 
@@ -245,6 +254,7 @@ fn custom(definition: &Value, version: &Value, storage: &str) -> Custom {
         conversion: conversion(spec),
         deprecation: deprecation(spec, version),
         // What was written under the only schema that there ever was needs no second look.
+        only: definition["metadata"]["annotations"][VERBS_ANNOTATION].as_str().map(Into::into),
         changes_on_read: !first_generation || *name != *storage,
         terminating: AtomicBool::new(is_terminating(definition)),
         ended: CancellationToken::new(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::custom::{Custom, rank};
-use crate::discovery::{self, Discovery, Entry, SubEntry};
+use crate::discovery::{self, Discovery, Entry, Remote, SubEntry};
 use crate::openapi;
 use crate::resource::Resource;
 
@@ -63,6 +63,17 @@ impl Served {
         })
     }
 
+    /// Discovery of custom resources alone.
+    pub(crate) fn own_discovery(&self) -> Discovery {
+        Discovery::new(self.definitions().map(entry))
+    }
+
+    /// The same with what other servers answer.
+    pub(crate) fn discovery_with(&self, remotes: Vec<Remote<'_>>) -> Discovery {
+        let built_in = setpoint_kinds::table().resources().iter().map(Entry::from);
+        Discovery::with(built_in.chain(self.definitions().map(entry)), remotes)
+    }
+
     /// The OpenAPI documents of custom resources: path and hash.
     pub(crate) fn open_api_hashes(&self) -> &BTreeMap<String, String> {
         self.open_api.get_or_init(|| openapi::hashes(self))
@@ -115,7 +126,7 @@ fn entry(custom: &Custom) -> Entry<'_> {
         singular: &custom.singular,
         kind: &custom.kind,
         namespaced: custom.namespaced,
-        verbs: custom.verbs().to_vec(),
+        verbs: custom.verbs(),
         short_names: custom.short_names.iter().map(|name| &**name).collect(),
         categories: custom.categories.iter().map(|name| &**name).collect(),
         subresources,

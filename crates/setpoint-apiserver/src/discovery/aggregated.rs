@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Entry, Group};
+use super::{Content, Entry, Group};
 
 pub(super) const GROUP: &str = "apidiscovery.k8s.io";
 pub(super) const VERSION: &str = "v2";
@@ -19,9 +19,12 @@ pub(super) fn list(groups: &[&Group<'_>]) -> Value {
 }
 
 fn group(group: &Group<'_>) -> Value {
-    let versions = group.versions.iter().map(|(version, entries)| {
-        let resources: Vec<Value> = entries.iter().map(resource).collect();
-        json!({"version": version, "resources": resources, "freshness": "Current"})
+    let versions = group.versions.iter().map(|version| match &version.content {
+        Content::Local(entries) => {
+            let resources: Vec<Value> = entries.iter().map(resource).collect();
+            json!({"version": version.name, "resources": resources, "freshness": "Current"})
+        }
+        Content::Remote(remote) => remote.content.clone(),
     });
     json!({"metadata": {"name": group.name}, "versions": versions.collect::<Vec<_>>()})
 }

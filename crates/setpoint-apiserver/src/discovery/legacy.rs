@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{Entry, Group};
+use super::{Content, Entry, Group, Version};
 
 /// The documents by path. Those of the core group have no apiVersion: they are older than it.
 pub(super) fn documents<'a>(groups: &'a [Group<'a>]) -> impl Iterator<Item = (String, Value)> + 'a {
     let named = || groups.iter().filter(|group| !group.name.is_empty());
     let core = groups.iter().filter(|group| group.name.is_empty()).flat_map(|group| {
-        let versions: Vec<_> = group.versions.iter().map(|(version, _)| *version).collect();
+        let versions: Vec<_> = group.versions.iter().map(|version| version.name).collect();
         // Where the server is reached is not known here, and clients have stopped asking.
         let addresses = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]);
         let root =
             json!({"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": addresses});
-        let lists = group.versions.iter().map(|(version, entries)| {
+        let lists = local(group).map(|(version, entries)| {
             let list =
                 json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources(entries)});
             (format!("api/{version}"), list)
@@ -26,7 +26,7 @@ pub(super) fn documents<'a>(groups: &'a [Group<'a>]) -> impl Iterator<Item = (St
         let mut alone = group(found);
         alone["kind"] = json!("APIGroup");
         alone["apiVersion"] = json!("v1");
-        let lists = found.versions.iter().map(|(version, entries)| {
+        let lists = local(found).map(|(version, entries)| {
             let group_version = format!("{}/{version}", found.name);
             let list = json!({
                 "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
@@ -39,11 +39,21 @@ pub(super) fn documents<'a>(groups: &'a [Group<'a>]) -> impl Iterator<Item = (St
     core.chain(std::iter::once(("apis".to_owned(), root))).chain(each)
 }
 
+/// The versions that this server answers itself; others tell of theirs when they are asked.
+fn local<'a>(group: &'a Group<'a>) -> impl Iterator<Item = (&'a str, &'a [Entry<'a>])> {
+    group.versions.iter().filter_map(|version| match &version.content {
+        Content::Local(entries) => Some((version.name, entries.as_slice())),
+        Content::Remote(_) => None,
+    })
+}
+
 fn group(group: &Group<'_>) -> Value {
     let versions: Vec<Value> = group
         .versions
         .iter()
-        .map(|(version, _)| json!({"groupVersion": format!("{}/{version}", group.name), "version": version}))
+        .map(
+            |Version { name, .. }| json!({"groupVersion": format!("{}/{name}", group.name), "version": name}),
+        )
         .collect();
     json!({"name": group.name, "preferredVersion": versions.first(), "versions": versions})
 }

@@ -9,6 +9,7 @@ use http::{HeaderMap, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 use setpoint_kinds::table;
 
+use super::Others;
 use super::gnostic::{self, DEFINITIONS, PATHS};
 use crate::definitions::Served;
 use crate::response::{Body, respond as response};
@@ -20,52 +21,54 @@ const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protob
 static BUILT_IN: LazyLock<Part> = LazyLock::new(|| {
     let groups = table().groups().iter();
     let versions = groups.flat_map(|group| group.versions.iter().map(|version| (group.name, *version)));
-    Part::of(versions.map(|(group, version)| super::built_in_document(group, version)), &BTreeSet::new())
+    Part::of(versions.map(|(group, version)| super::built_in_document(group, version)))
 });
 
 /// A part of the document.
-#[derive(Default)]
-struct Part {
-    paths: Encoded,
-    definitions: Encoded,
-    /// The names of the definitions.
-    names: BTreeSet<String>,
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    paths: Vec<Member>,
+    definitions: Vec<Member>,
 }
 
-/// The members of a map, in both encodings.
-#[derive(Default)]
-struct Encoded {
+/// A member of a map, in both encodings.
+#[derive(Debug)]
+struct Member {
+    name: String,
     json: String,
     protobuf: Vec<u8>,
 }
 
-impl Encoded {
-    fn push(&mut self, name: &str, value: &Value, map: &gnostic::Map) {
-        if !self.json.is_empty() {
-            self.json.push(',');
-        }
-        self.json.push_str(&format!("{}:{value}", Value::from(name)));
-        map.encode_entry(name, value, &mut self.protobuf);
+impl Member {
+    fn new(name: String, value: &Value, map: &gnostic::Map) -> Member {
+        let mut protobuf = Vec::new();
+        map.encode_entry(&name, value, &mut protobuf);
+        Member { json: value.to_string(), protobuf, name }
     }
 }
 
 impl Part {
-    /// What these documents of v3 say, without definitions of the names in `known`.
-    fn of(documents: impl Iterator<Item = Value>, known: &BTreeSet<String>) -> Part {
+    /// What these documents of v3 say.
+    fn of(documents: impl Iterator<Item = Value>) -> Part {
         let mut part = Part::default();
+        let mut names = BTreeSet::new();
         for mut document in documents {
-            let schemas = document["components"]["schemas"].take();
-            for (name, schema) in into_map(schemas) {
-                if !known.contains(&name) && !part.names.contains(&name) {
-                    part.definitions.push(&name, &definition(schema), &DEFINITIONS);
-                    part.names.insert(name);
+            let mut components = take(&mut document, "components");
+            for (name, schema) in into_map(take(&mut components, "schemas")) {
+                if names.insert(name.clone()) {
+                    part.definitions.push(Member::new(name, &definition(schema), &DEFINITIONS));
                 }
             }
-            for (path, item) in into_map(document["paths"].take()) {
-                part.paths.push(&path, &path_item(item), &PATHS);
+            for (path, item) in into_map(take(&mut document, "paths")) {
+                part.paths.push(Member::new(path, &path_item(item), &PATHS));
             }
         }
         part
+    }
+
+    /// What a document of v3 says that another server has written.
+    pub(crate) fn foreign(document: Value) -> Part {
+        Part::of(std::iter::once(document))
     }
 
     fn of_custom(served: &Served) -> Part {
@@ -74,8 +77,20 @@ impl Part {
         let documents = groups
             .filter(|(group, version)| !super::is_built_in(group, version))
             .map(|(group, version)| super::custom::document(served, group, version));
-        Part::of(documents, &BUILT_IN.names)
+        Part::of(documents)
     }
+}
+
+/// All members of one map: of those with one name, the first.
+fn members<'a>(parts: &[&'a Part], of: fn(&Part) -> &Vec<Member>) -> Vec<&'a Member> {
+    let mut names = BTreeSet::new();
+    let all = parts.iter().flat_map(|part| of(part));
+    all.filter(|member| names.insert(member.name.as_str())).collect()
+}
+
+/// Takes a member out of a document that may be anything.
+fn take(value: &mut Value, name: &str) -> Value {
+    value.get_mut(name).map_or(Value::Null, Value::take)
 }
 
 fn into_map(value: Value) -> Map<String, Value> {
@@ -86,20 +101,24 @@ fn into_map(value: Value) -> Map<String, Value> {
 }
 
 /// Answers `/openapi/v2`. The tag follows from the documents of v3, so nothing is made for a client that has the newest.
-pub(super) fn respond(served: &Served, headers: &HeaderMap) -> Response<Body> {
+pub(super) fn respond(served: &Served, others: Others<'_>, headers: &HeaderMap) -> Response<Body> {
     let Some(is_protobuf) = wants_protobuf(headers) else {
         return response(StatusCode::NOT_ACCEPTABLE, "text/plain", "");
     };
-    let hashes =
-        super::HASHES.iter().chain(served.open_api_hashes()).map(|(path, hash)| format!("{path} {hash}\n"));
+    let hashes = super::built_in(others.is_alone)
+        .chain(served.open_api_hashes())
+        .map(|(path, hash)| format!("{path} {hash}\n"));
+    let hashes = hashes.chain(others.backends.iter().map(|open_api| format!("{}\n", open_api.url)));
     let etag = format!("\"{}\"", super::hash(&hashes.collect::<String>()));
     let media_type = if is_protobuf { PROTOBUF } else { JSON };
     let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|tag| tag.as_bytes() == etag.as_bytes());
     let mut answer = if is_known {
         response(StatusCode::NOT_MODIFIED, media_type, "")
     } else {
-        let (built_in, custom) = (&*BUILT_IN, Part::of_custom(served));
-        let parts = [built_in, &custom];
+        let custom = Part::of_custom(served);
+        let built_in = (!others.is_alone).then(|| &*BUILT_IN);
+        let own = built_in.into_iter().chain([&custom]);
+        let parts: Vec<&Part> = own.chain(others.backends.iter().map(|open_api| &open_api.part)).collect();
         let document = if is_protobuf { protobuf(&parts) } else { text(&parts).into_bytes() };
         response(StatusCode::OK, media_type, document)
     };
@@ -128,26 +147,31 @@ fn info() -> Value {
     json!({"title": "Kubernetes", "version": format!("v{}", table().kubernetes_version())})
 }
 
-fn text(parts: &[&Part; 2]) -> String {
-    let members = |of: fn(&Part) -> &Encoded| {
-        let texts: Vec<&str> =
-            parts.iter().map(|part| of(part).json.as_str()).filter(|text| !text.is_empty()).collect();
-        texts.join(",")
-    };
-    let (paths, definitions) = (members(|part| &part.paths), members(|part| &part.definitions));
-    format!(
-        "{{\"swagger\":\"2.0\",\"info\":{},\"paths\":{{{paths}}},\"definitions\":{{{definitions}}},\
-         \"securityDefinitions\":{{\"BearerToken\":{{\"description\":\"Bearer Token authentication\",\"type\":\
-         \"apiKey\",\"name\":\"authorization\",\"in\":\"header\"}}}},\"security\":[{{\"BearerToken\":[]}}]}}",
-        info()
-    )
+fn text(parts: &[&Part]) -> String {
+    let mut text = format!("{{\"swagger\":\"2.0\",\"info\":{},\"paths\":", info());
+    append(&mut text, &members(parts, |part| &part.paths));
+    text.push_str(",\"definitions\":");
+    append(&mut text, &members(parts, |part| &part.definitions));
+    text.push_str(
+        ",\"securityDefinitions\":{\"BearerToken\":{\"description\":\"Bearer Token authentication\",\"type\":\
+         \"apiKey\",\"name\":\"authorization\",\"in\":\"header\"}},\"security\":[{\"BearerToken\":[]}]}",
+    );
+    text
 }
 
-fn protobuf(parts: &[&Part; 2]) -> Vec<u8> {
-    let members = |of: fn(&Part) -> &Encoded| -> Vec<u8> {
-        parts.iter().flat_map(|part| of(part).protobuf.iter().copied()).collect()
+fn append(text: &mut String, members: &[&Member]) {
+    for (at, member) in members.iter().enumerate() {
+        text.push(if at == 0 { '{' } else { ',' });
+        text.push_str(&format!("{}:{}", Value::from(member.name.as_str()), member.json));
+    }
+    text.push_str(if members.is_empty() { "{}" } else { "}" });
+}
+
+fn protobuf(parts: &[&Part]) -> Vec<u8> {
+    let joined = |of: fn(&Part) -> &Vec<Member>| -> Vec<u8> {
+        members(parts, of).iter().flat_map(|member| member.protobuf.iter().copied()).collect()
     };
-    gnostic::document(&info(), &members(|part| &part.paths), &members(|part| &part.definitions))
+    gnostic::document(&info(), &joined(|part| &part.paths), &joined(|part| &part.definitions))
 }
 
 /// What v2 cannot say, and what kube-apiserver leaves out of it.
@@ -225,14 +249,11 @@ fn path_item(item: Value) -> Value {
 }
 
 fn parameters(given: Value) -> Value {
-    let flat = |mut parameter: Value| {
-        for (name, value) in into_map(parameter["schema"].take()) {
-            parameter[name] = value;
-        }
-        if let Some(fields) = parameter.as_object_mut() {
-            fields.remove("schema");
-        }
-        parameter
+    let flat = |parameter: Value| {
+        let mut fields = into_map(parameter);
+        let schema = fields.remove("schema").map(into_map).unwrap_or_default();
+        fields.extend(schema);
+        Value::Object(fields)
     };
     match given {
         Value::Array(list) => list.into_iter().map(flat).collect(),
@@ -246,13 +267,13 @@ fn operation(given: Value) -> Value {
     let mut all = parameters(fields.remove("parameters").unwrap_or_else(|| json!([])));
     let mut consumes = json!(["*/*"]);
     if let Some(mut body) = fields.remove("requestBody") {
-        let content = into_map(body["content"].take());
+        let content = into_map(take(&mut body, "content"));
         consumes = content.keys().map(String::as_str).collect();
         if let Some(mut media) = content.into_iter().next().map(|(_, media)| media)
             && let Value::Array(list) = &mut all
         {
             let mut parameter =
-                json!({"name": "body", "in": "body", "schema": definition(media["schema"].take())});
+                json!({"name": "body", "in": "body", "schema": definition(take(&mut media, "schema"))});
             if body["required"] == true {
                 parameter["required"] = true.into();
             }
@@ -261,7 +282,8 @@ fn operation(given: Value) -> Value {
     }
     if let Some(Value::Object(responses)) = fields.get_mut("responses") {
         for answer in responses.values_mut() {
-            let schema = answer["content"][JSON]["schema"].take();
+            let mut media = take(&mut take(answer, "content"), JSON);
+            let schema = take(&mut media, "schema");
             if let Some(fields) = answer.as_object_mut() {
                 fields.remove("content");
                 if !schema.is_null() {
@@ -284,14 +306,37 @@ mod tests {
 
     #[test]
     fn every_reference_leads_to_a_definition() {
-        let text = text(&[&BUILT_IN, &Part::default()]);
+        let text = text(&[&BUILT_IN]);
         let document: Value = serde_json::from_str(&text).unwrap();
         assert!(!text.contains("#/components/"));
         for part in text.split("\"#/definitions/").skip(1) {
             let name = part.split('"').next().unwrap();
             assert!(document["definitions"].get(name).is_some(), "{name}");
         }
-        assert_eq!(document["definitions"].as_object().unwrap().len(), BUILT_IN.names.len());
+        assert_eq!(document["definitions"].as_object().unwrap().len(), BUILT_IN.definitions.len());
+    }
+
+    #[test]
+    fn another_server_can_say_anything_and_takes_no_names() {
+        let wrong = [
+            json!("x"),
+            json!([1]),
+            json!({"paths": "x", "components": []}),
+            json!({"paths": {
+            "/a": "x", "/b": {"get": "x"}, "/c": {"get": {"parameters": ["x", 1], "requestBody": "x", "responses": {"200": "x"}}},
+            "/d": {"parameters": "x", "post": {"requestBody": {"content": {"m": "x"}}, "responses": {"200": {"content": "x"}}}},
+        }, "components": {"schemas": {"a": "x", "b": {"allOf": 1, "properties": [], "items": 7, "required": "x"}}}}),
+        ];
+        for document in wrong {
+            let part = Part::foreign(document.clone());
+            let told = text(&[&BUILT_IN, &part]);
+            assert!(serde_json::from_str::<Value>(&told).is_ok(), "{document}");
+            protobuf(&[&part]);
+        }
+        let pod = "io.k8s.api.core.v1.Pod";
+        let part = Part::foreign(json!({"components": {"schemas": {pod: {"description": "mine"}}}}));
+        let told: Value = serde_json::from_str(&text(&[&BUILT_IN, &part, &part])).unwrap();
+        assert_ne!(told["definitions"][pod]["description"], "mine");
     }
 
     #[test]

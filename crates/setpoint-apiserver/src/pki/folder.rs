@@ -117,6 +117,11 @@ impl Folder {
         &self.authority
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The authority, for those who need no more of the folder.
     #[must_use]
     pub fn into_authority(self) -> CertificateAuthority {

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::Either;
 use http::{HeaderValue, header};
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 use setpoint_env::{Env, Later};
@@ -161,8 +162,19 @@ impl<S: HttpService> Connection<S> {
         });
 
         let streams = Streams::new(&self.env);
-        let builder = builder(&self.limits, streams.executor(), is_http2);
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let io = TokioIo::new(stream);
+        let mut connection = pin!(match is_http2 {
+            true => Either::Left(http2(&self.limits, streams.executor()).serve_connection(io, service)),
+            false => Either::Right(http1(&self.limits).serve_connection(io, service).with_upgrades()),
+        });
+        macro_rules! take_nothing_new {
+            () => {
+                match connection.as_mut().as_pin_mut() {
+                    Either::Left(connection) => connection.graceful_shutdown(),
+                    Either::Right(connection) => connection.graceful_shutdown(),
+                }
+            };
+        }
         // hyper has this limit for the heads of HTTP/1.1, but none for the start of HTTP/2.
         let mut first_request = pin!(tokio::time::sleep(self.limits.head));
         let mut stall_check = pin!(tokio::time::sleep(self.limits.stall / 2));
@@ -180,11 +192,11 @@ impl<S: HttpService> Connection<S> {
                 result = connection.as_mut() => return result.map_err(|error| error.to_string()),
                 () = self.shutdown.cancelled(), if !is_ending => {
                     is_ending = true;
-                    connection.as_mut().graceful_shutdown();
+                    take_nothing_new!();
                 }
                 () = is_refused.cancelled(), if !is_leaving => {
                     is_leaving = true;
-                    connection.as_mut().graceful_shutdown();
+                    take_nothing_new!();
                     // A proxy may send requests of many users on one connection: what others have begun goes on.
                     if !stranger.is_known() {
                         is_cut = true;
@@ -199,7 +211,7 @@ impl<S: HttpService> Connection<S> {
                     has_expired = true;
                     is_cut = true;
                     last_moment.as_mut().reset(self.env.instant().later(self.limits.expired));
-                    connection.as_mut().graceful_shutdown();
+                    take_nothing_new!();
                 }
                 () = last_moment.as_mut(), if is_cut => {
                     return Err("the client may ask nothing more, and did not finish in time".to_owned());
@@ -248,17 +260,20 @@ impl Certified {
     }
 }
 
-/// HTTP/2 if and only if TLS negotiated it. To guess from the first bytes instead would let a client that
-/// sends none stay for ever.
-fn builder<E>(limits: &Limits, executor: E, is_http2: bool) -> auto::Builder<E> {
-    let mut builder = auto::Builder::new(executor);
+/// HTTP/1.1. Which one it is, TLS has negotiated: to guess from the first bytes instead would let a client that sends none
+/// stay for ever. What a handler upgrades is no longer the business of this connection.
+fn http1(limits: &Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
     builder
-        .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
         .max_buf_size((limits.head_size as usize).max(MIN_HTTP1_BUFFER));
     builder
-        .http2()
+}
+
+fn http2<E: Clone>(limits: &Limits, executor: E) -> http2::Builder<E> {
+    let mut builder = http2::Builder::new(executor);
+    builder
         .timer(TokioTimer::new())
         .max_header_list_size(limits.head_size)
         .max_concurrent_streams(limits.streams)
@@ -266,5 +281,5 @@ fn builder<E>(limits: &Limits, executor: E, is_http2: bool) -> auto::Builder<E> 
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(limits.ping_interval)
         .keep_alive_timeout(limits.ping_answer);
-    if is_http2 { builder.http2_only() } else { builder.http1_only() }
+    builder
 }

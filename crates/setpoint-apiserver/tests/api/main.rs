@@ -2,6 +2,7 @@
 
 mod access;
 mod admission;
+mod aggregation;
 mod apply;
 mod audit;
 mod authentication;
@@ -14,6 +15,7 @@ mod create;
 mod definitions;
 mod delete;
 mod departure;
+mod extension;
 mod guarantees;
 mod kinds;
 mod kubernetes_service;

@@ -75,6 +75,12 @@ pub(super) const KNOWN: &[Known] = &[
     known("etcd-servers", "The etcd of this program, which says where the objects are"),
     known("external-hostname", "A name for the certificate, if one is made"),
     known("feature-gates", "The names are checked; the gates change nothing"),
+    known(
+        "proxy-client-cert-file",
+        "The client certificate to show to the servers of APIServices; `setpoint up` has one of its own",
+    )
+    .up(Up::Same),
+    known("proxy-client-key-file", "The key of --proxy-client-cert-file").up(Up::Same),
     known("requestheader-allowed-names", "The common names that certificates of front proxies may have")
         .default("any")
         .up(Up::Same),

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use setpoint_apiserver::audit::{AuditLog, Policy};
+use setpoint_apiserver::pki::{Identity, Pem};
 use setpoint_apiserver::{
     AdmissionPlugins, Authorization, Builder, FrontProxy, PublicKey, ServiceAccountTokens, ServiceIpRanges,
     SigningKey, TokenFile, pki,
@@ -32,6 +33,19 @@ pub(crate) struct Defaults {
     pub(crate) issuer: Option<String>,
     /// The authorities of client certificates that are trusted in any case.
     pub(crate) authorities: Vec<CertificateDer<'static>>,
+    /// As whom the server speaks to those of APIServices.
+    pub(crate) proxy: Option<ProxyClient>,
+}
+
+/// A client certificate that other servers take for that of a front proxy, and its authority.
+pub(crate) struct ProxyClient {
+    pub(crate) identity: Identity,
+    pub(crate) authority: CertificateDer<'static>,
+}
+
+impl ProxyClient {
+    /// The common name of its certificate.
+    pub(crate) const NAME: &str = "front-proxy-client";
 }
 
 impl Flags {
@@ -67,7 +81,26 @@ impl Flags {
         if let Some(interval) = self.duration("etcd-compaction-interval")? {
             builder = builder.compaction_interval(interval);
         }
-        self.certificates(self.addresses(builder, defaults.ranges)?, defaults.authorities)
+        let builder = self.proxy(self.addresses(builder, defaults.ranges)?, defaults.proxy)?;
+        self.certificates(builder, defaults.authorities)
+    }
+
+    /// As whom the server speaks to those of APIServices.
+    fn proxy(&self, builder: Builder, default: Option<ProxyClient>) -> anyhow::Result<Builder> {
+        match (self.text("proxy-client-cert-file"), self.text("proxy-client-key-file")) {
+            (Some(certificate), Some(key)) => {
+                let pem = Pem { certificate: read(certificate)?, key: read(key)? };
+                let identity = Identity::from_pem(pem).context("--proxy-client-cert-file")?;
+                Ok(builder.proxy_client(identity))
+            }
+            (None, None) => Ok(match default {
+                Some(ProxyClient { identity, authority }) => builder
+                    .proxy_client(identity)
+                    .published_proxy(FrontProxy::usual(vec![authority]).allowed_names([ProxyClient::NAME])),
+                None => builder,
+            }),
+            _ => bail!("--proxy-client-cert-file and --proxy-client-key-file go together"),
+        }
     }
 
     /// Where the server and its services are.

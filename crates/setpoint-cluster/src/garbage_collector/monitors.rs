@@ -31,7 +31,8 @@ const STRANGE_OWNER: Duration = Duration::from_millis(500);
 pub(super) struct Monitors {
     collector: Collector,
     running: BTreeMap<String, SharedInformer<Metadata>>,
-    _definitions: SharedInformer<Metadata>,
+    /// What says which kinds there are: definitions, and APIServices.
+    _definitions: [SharedInformer<Metadata>; 2],
     /// The names of definitions that were seen to go: their objects went before them.
     dropped: Arc<Mutex<BTreeSet<String>>>,
     changed: Arc<Notify>,
@@ -60,6 +61,8 @@ impl Monitors {
         );
         handler.detach();
         definitions.start();
+        let services = api_services(&collector, &changed);
+        let definitions = [definitions, services];
         Monitors { collector, running: BTreeMap::new(), _definitions: definitions, dropped, changed }
     }
 
@@ -145,6 +148,22 @@ impl Monitors {
         informer.start();
         informer
     }
+}
+
+/// Tells when a group-version of another server comes, answers, is away or goes.
+fn api_services(collector: &Collector, changed: &Arc<Notify>) -> SharedInformer<Metadata> {
+    let kind = GroupVersionKind::gvk("apiregistration.k8s.io", "v1", "APIService");
+    let services = informer(collector, &ApiResource::from_gvk_with_plural(&kind, "apiservices"));
+    let (updated, deleted) = (changed.clone(), changed.clone());
+    // Those of this server come with definitions; one of another server is updated once it answers.
+    let handler = services.add_handler(
+        HandlerFns::new()
+            .on_update(move |_, _: &Held<Metadata>| updated.notify_one())
+            .on_delete(move |_| deleted.notify_one()),
+    );
+    handler.detach();
+    services.start();
+    services
 }
 
 fn informer(collector: &Collector, resource: &ApiResource) -> SharedInformer<Metadata> {

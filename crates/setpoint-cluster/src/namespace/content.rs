@@ -20,11 +20,13 @@ pub(super) struct Remaining {
     finalizers: BTreeMap<String, usize>,
     /// What the server said to deletions that it refused.
     refusals: Vec<String>,
+    /// The group-versions of which nobody knows what they have here.
+    unknown: Vec<String>,
 }
 
 impl Remaining {
     pub(super) fn is_empty(&self) -> bool {
-        self.objects.is_empty() && self.refusals.is_empty()
+        self.objects.is_empty() && self.refusals.is_empty() && self.unknown.is_empty()
     }
 
     /// What kube-controller-manager says of such a namespace.
@@ -50,11 +52,17 @@ impl Remaining {
             self.refusals.len(),
             self.refusals.join(", ")
         );
+        let stale = |version: &String| format!("{version}: stale GroupVersion discovery: {version}");
+        let undiscovered = format!(
+            "Discovery failed for some groups, {} failing: unable to retrieve the complete list of server APIs: {}",
+            self.unknown.len(),
+            self.unknown.iter().map(stale).collect::<Vec<_>>().join(", ")
+        );
         vec![
             verdict(
                 "NamespaceDeletionDiscoveryFailure",
-                false,
-                ("", String::new()),
+                !self.unknown.is_empty(),
+                ("DiscoveryFailed", undiscovered),
                 ("ResourcesDiscovered", "All resources successfully discovered"),
             ),
             verdict(
@@ -91,26 +99,34 @@ impl Remaining {
     }
 }
 
-/// Deletes everything in a namespace: the pods first, and when they are gone the rest. Says what is left.
+/// Deletes everything in a namespace: the pods first, and when they are gone the rest. Says what is left. A kind that cannot
+/// be listed does not stop the others.
 pub(super) async fn delete(client: &Client, namespace: &str) -> Result<Remaining, kube::Error> {
     let mut kinds = resources::discover(client).await?;
     kinds.retain(|kind| kind.is_namespaced && kind.has("delete") && kind.has("list"));
     let is_pods = |kind: &Resource| kind.api.group.is_empty() && kind.api.plural == "pods";
     let mut remaining = Remaining::default();
     for pods in kinds.iter().filter(|kind| is_pods(kind)) {
-        remaining.delete_kind(client, namespace, pods).await?;
+        remaining.delete_kind(client, namespace, pods).await;
     }
     if !remaining.is_empty() {
         return Ok(remaining);
     }
     for kind in kinds.iter().filter(|kind| !is_pods(kind)) {
-        remaining.delete_kind(client, namespace, kind).await?;
+        remaining.delete_kind(client, namespace, kind).await;
     }
+    remaining.unknown = resources::unknown(client).await?;
     Ok(remaining)
 }
 
 impl Remaining {
-    async fn delete_kind(
+    async fn delete_kind(&mut self, client: &Client, namespace: &str, kind: &Resource) {
+        if let Err(error) = self.try_to_delete(client, namespace, kind).await {
+            self.refusals.push(failure::message(&error));
+        }
+    }
+
+    async fn try_to_delete(
         &mut self,
         client: &Client,
         namespace: &str,

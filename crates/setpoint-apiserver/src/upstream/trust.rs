@@ -1,4 +1,4 @@
-//! Whom a webhook client trusts: the authorities of a `caBundle`, and the certificates in it themselves.
+//! Whom a client trusts: the authorities of a `caBundle`, and the certificates in it themselves.
 //!
 //! Go takes a server's certificate that is itself among the roots, authority or not, and many a webhook is configured like
 //! this: with its own serving certificate as the bundle. WebPKI asks for an authority above every server. So what WebPKI
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -21,19 +21,78 @@ use rustls::{
 use x509_parser::parse_x509_certificate;
 use x509_parser::prelude::ASN1Time;
 
-/// The TLS of a client that trusts a bundle of certificates in PEM; those of the system if there is none.
-pub(super) fn client_config(ca_bundle: &[u8]) -> Result<ClientConfig, String> {
+use crate::pki::Identity;
+
+/// Whom a client trusts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Trusted {
+    /// Certificates in PEM; those of the system if it is empty.
+    Bundle(Vec<u8>),
+    /// Whoever answers.
+    Anybody,
+}
+
+/// The TLS of a client.
+pub(super) fn client_config(trusted: &Trusted, identity: Option<&Identity>) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    if ca_bundle.is_empty() {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        return Ok(builder.with_root_certificates(roots).with_no_client_auth());
+    let builder = match trusted {
+        Trusted::Bundle(bundle) if bundle.is_empty() => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            builder.with_root_certificates(roots)
+        }
+        Trusted::Bundle(bundle) => {
+            let bundle = Bundle::parse(bundle, provider)?;
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(bundle))
+        }
+        Trusted::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+    };
+    let Some(identity) = identity else { return Ok(builder.with_no_client_auth()) };
+    builder
+        .with_client_auth_cert(identity.chain().to_vec(), identity.key_der().clone_key())
+        .map_err(|error| format!("the client certificate cannot be used: {error}"))
+}
+
+/// Takes every certificate whose key the server has.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
     }
-    let bundle = Bundle::parse(ca_bundle, provider)?;
-    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(bundle)).with_no_client_auth())
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
 }
 
 /// The certificates of a `caBundle`.
@@ -148,10 +207,9 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio_rustls::TlsAcceptor;
 
-    use super::super::CallError;
-    use super::super::client::Clients;
-    use super::super::target::Target;
     use super::*;
+    use crate::upstream::{Clients, Where};
+    use crate::webhook::{CallError, Target, post};
 
     /// A webhook that answers `{}` to everybody who trusts it.
     struct Webhook {
@@ -207,10 +265,10 @@ mod tests {
         async fn call(&self, host: &str, bundle: &str) -> Result<Value, CallError> {
             let target = Target {
                 url: format!("https://{host}:{}/", self.address.port()),
-                addresses: Some(vec![self.address]),
-                ca_bundle: bundle.as_bytes().to_vec(),
+                place: Where::At(vec![self.address]),
+                trusted: Trusted::Bundle(bundle.as_bytes().to_vec()),
             };
-            Clients::default().post(target, "{}".into()).await
+            post(&Clients::default(), target, "{}".into()).await
         }
 
         #[track_caller]

@@ -1,0 +1,103 @@
+//! Discovery and OpenAPI of all servers together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use http_body_util::Full;
+use serde_json::{Value, json};
+
+use super::backend::{GROUP, Setup};
+use super::{FLUNDERS, SERVICES, becomes, with_backend};
+use crate::support::Api;
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// What the newer form of discovery says about the group.
+async fn discovered(api: &Api) -> Value {
+    let request = Request::get("/apis").header("accept", AGGREGATED).body(Full::default()).unwrap();
+    let all = api.answer(request).await.ok();
+    let groups = all["items"].as_array().unwrap().iter();
+    groups.clone().find(|group| group["metadata"]["name"] == GROUP).cloned().unwrap_or_default()
+}
+
+async fn eventually(api: &Api, what: impl AsyncFn(&Api) -> bool) {
+    for _ in 0..400 {
+        if what(api).await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("it never comes");
+}
+
+#[tokio::test]
+async fn discovery_is_that_of_one_server_while_the_backend_answers() {
+    for is_new in [true, false] {
+        let setup = Setup { is_new, ..Setup::default() };
+        let (api, backend) = with_backend(setup).await;
+        let resource = json!({
+            "resource": "flunders", "responseKind": {"group": "", "version": "", "kind": "Flunder"},
+            "scope": "Namespaced", "singularResource": "flunder", "verbs": ["get", "list", "watch"]
+        });
+        let current = json!({"metadata": {"name": GROUP}, "versions": [
+            {"version": "v1", "resources": [resource], "freshness": "Current"}]});
+        eventually(&api, async |api| discovered(api).await == current).await;
+        let groups = api.get("/apis").await.ok();
+        let names: Vec<&str> = groups["groups"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|group| group["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names.last(), Some(&GROUP), "its priority is lower than those of the built-in groups");
+        assert_eq!(api.get(&format!("/apis/{GROUP}")).await.ok()["preferredVersion"]["version"], "v1");
+        let list = api.get(&format!("/apis/{GROUP}/v1")).await.ok();
+        assert_eq!(list["resources"][0]["name"], "flunders");
+        drop(backend);
+        assert_eq!(api.get(FLUNDERS).await.code, 503);
+        let stale =
+            json!({"metadata": {"name": GROUP}, "versions": [{"version": "v1", "freshness": "Stale"}]});
+        eventually(&api, async |api| discovered(api).await == stale).await;
+        assert_eq!(api.get(&format!("/apis/{GROUP}/v1")).await.code, 503);
+        assert_eq!(api.get(&format!("/apis/{GROUP}")).await.code, 200);
+        api.delete(&format!("{SERVICES}/v1.{GROUP}"), &Value::Null).await.ok();
+        assert_eq!(discovered(&api).await, Value::Null);
+        assert_eq!(api.get(&format!("/apis/{GROUP}")).await.code, 404);
+        assert_eq!(api.get(&format!("/apis/{GROUP}/v1")).await.code, 404);
+    }
+}
+
+#[tokio::test]
+async fn schemas_of_a_backend_are_there_and_go_with_it() {
+    let (api, _backend) = with_backend(Setup::default()).await;
+    let path = format!("apis/{GROUP}/v1");
+    eventually(&api, async |api| !api.get("/openapi/v3").await.ok()["paths"][&path].is_null()).await;
+    let index = api.get("/openapi/v3").await.ok();
+    let url = index["paths"][&path]["serverRelativeURL"].as_str().unwrap().to_owned();
+    let schema = "com.example.wardle.v1.Flunder";
+    assert_eq!(api.get(&url).await.ok()["components"]["schemas"][schema]["description"], "A flunder.");
+    let whole = api.get("/openapi/v2").await.ok();
+    assert_eq!(whole["definitions"][schema]["description"], "A flunder.");
+    assert_eq!(whole["paths"]["/apis/wardle.example.com/v1/flunders"]["get"]["operationId"], "listFlunders");
+    assert_ne!(whole["definitions"]["io.k8s.api.core.v1.Pod"]["description"], "stolen");
+    assert_ne!(whole["paths"]["/api/v1/pods"]["get"]["operationId"], "stolen");
+    api.delete(&format!("{SERVICES}/v1.{GROUP}"), &Value::Null).await.ok();
+    assert!(api.get("/openapi/v3").await.ok()["paths"][&path].is_null());
+    assert!(api.get("/openapi/v2").await.ok()["definitions"][schema].is_null());
+    assert_eq!(api.get(&url).await.code, 404);
+}
+
+#[tokio::test]
+async fn a_backend_that_tells_nonsense_breaks_nobody_elses_discovery() {
+    let setup = Setup::default();
+    *setup.resources.lock() = json!([{"name": {"a": 1}, "kind": ["x"], "singularName": 7, "verbs": "get"}]);
+    let resources = Arc::clone(&setup.resources);
+    let (api, _backend) = with_backend(setup).await;
+    let stale = json!({"metadata": {"name": GROUP}, "versions": [{"version": "v1", "freshness": "Stale"}]});
+    assert_eq!(discovered(&api).await, stale);
+    assert_eq!(api.get("/api/v1/namespaces/default").await.code, 200);
+    *resources.lock() = json!([{"name": "a", "kind": "A", "singularName": "a", "verbs": ["get"]}]);
+    eventually(&api, async |api| discovered(api).await["versions"][0]["freshness"] == "Current").await;
+    becomes(&api, "Passed").await;
+}

@@ -1,0 +1,30 @@
+//! An extension API server with two group-versions: `metrics.k8s.io/v1beta1`, which `kubectl top` and the
+//! HorizontalPodAutoscaler read, and `peaks.example.com/v1`, whose objects this program tells as they change.
+
+mod install;
+mod metrics;
+mod peaks;
+
+use kube::Client;
+use setpoint_apiserver::extension::{Delegation, ExtensionError, ExtensionServer, Kind};
+use setpoint_env::Env;
+
+pub use install::{NAMESPACE, SERVICE, install};
+pub use metrics::{CPU, MEMORY, NodeMetrics, Nodes, PodMetrics, Pods};
+pub use peaks::{Peak, follow};
+
+/// The server; `client` is the cluster's.
+pub async fn server(client: Client, env: &Env) -> Result<ExtensionServer, ExtensionError> {
+    ExtensionServer::builder()
+        .kind(Kind::made(Nodes::new(client.clone(), env.clone())).column("CPU", "string", ".usage.cpu"))
+        .kind(Kind::made(Pods::new(client.clone(), env.clone())).column("Window", "string", ".window"))
+        .kind(
+            Kind::told::<Peak>()
+                .short_name("pk")
+                .column("CPU", "string", ".cpu")
+                .column("Seen", "date", ".seen"),
+        )
+        .delegation(Delegation::to(client))
+        .build(env)
+        .await
+}

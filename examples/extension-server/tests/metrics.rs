@@ -1,0 +1,89 @@
+//! The server behind an API server, as `kubectl top` and a watcher see it.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use setpoint_apiserver::extension::Asked;
+use setpoint_apiserver::pki::CertificateAuthority;
+use setpoint_apiserver::serve::CancellationToken;
+use setpoint_apiserver::{ApiServer, FrontProxy, User};
+use setpoint_env::Env;
+use tokio::net::TcpListener;
+
+use example_extension_server::{CPU, NAMESPACE, NodeMetrics, Nodes, Peak, PodMetrics, SERVICE};
+
+#[tokio::test]
+async fn nodes_and_pods_have_metrics_and_peaks_are_told() {
+    let env = Env::system();
+    let proxies = CertificateAuthority::generate(&env).unwrap();
+    let identity = proxies.issue_client(&User::new("front-proxy-client", [""; 0])).unwrap();
+    let api = ApiServer::builder()
+        .proxy_client(identity)
+        .published_proxy(FrontProxy::usual(vec![proxies.certificate_der().clone()]))
+        .build();
+    let client = api.client();
+    let server = example_extension_server::server(client.clone(), &env).await.unwrap();
+    let authority = CertificateAuthority::generate(&env).unwrap();
+    let certificate = authority.issue_server([format!("{SERVICE}.{NAMESPACE}.svc")]).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serving = server.clone();
+    let _serving = env
+        .spawn(async move { serving.serve(listener, &certificate, CancellationToken::new()).await.unwrap() });
+    example_extension_server::install(&client, "localhost", port, authority.certificate_pem()).await.unwrap();
+
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap();
+    nodes.create(&PostParams::default(), &node).await.unwrap();
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let pod = json!({
+        "metadata": {"name": "web", "labels": {"app": "web"}, "annotations": {(CPU): "400"}},
+        "spec": {"nodeName": "n1", "containers": [
+            {"name": "main", "image": "nginx", "resources": {"requests": {"memory": "64Mi"}}}]},
+    });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let running = json!({"status": {"phase": "Running"}});
+    pods.patch_status("web", &PatchParams::default(), &Patch::Merge(&running)).await.unwrap();
+
+    let metrics: Api<NodeMetrics> = Api::all(client.clone());
+    let measured = tokio::time::timeout(Duration::from_secs(20), async {
+        loop {
+            match metrics.get("n1").await {
+                Ok(measured) => break measured,
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    });
+    assert_eq!(measured.await.expect("it is registered").usage["cpu"], "450m");
+    let metrics: Api<PodMetrics> = Api::default_namespaced(client.clone());
+    let selected = metrics.list(&ListParams::default().labels("app=web")).await.unwrap();
+    let [web] = selected.items.as_slice() else { panic!("{selected:?}") };
+    assert_eq!(web.containers[0].usage["memory"], format!("{}Ki", 32 << 10));
+    assert!(metrics.list(&ListParams::default().labels("app=other")).await.unwrap().items.is_empty());
+
+    let asked = Asked::by(User::admin());
+    let following = example_extension_server::follow(
+        &server,
+        Nodes::new(client.clone(), env.clone()),
+        asked,
+        env.clone(),
+    );
+    let peaks: Api<Peak> = Api::all(client);
+    let seen = async {
+        loop {
+            match peaks.get_opt("n1").await {
+                Ok(Some(peak)) => break peak,
+                _ => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    let peak = tokio::select! {
+        () = following => unreachable!("it goes on"),
+        peak = tokio::time::timeout(Duration::from_secs(20), seen) => peak.expect("it is told"),
+    };
+    assert_eq!(peak.cpu, "450m");
+    let refused = peaks.delete("n1", &kube::api::DeleteParams::default()).await.unwrap_err();
+    assert!(matches!(refused, kube::Error::Api(status) if status.code == 405));
+}

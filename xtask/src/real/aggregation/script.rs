@@ -1,0 +1,387 @@
+//! The script.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::sample::Sample;
+use super::transcript::{Transcript, plain};
+use crate::real::http::Client;
+use crate::real::kubectl::Kubectl;
+use crate::real::servers::{Server, free_port, spawn};
+
+pub(super) const NAMES: [&str; 7] =
+    [REGISTER, "kubectl-VERSION: objects", RESTART, COLLECT, DEAD, UNREGISTER, EXAMPLE];
+const REGISTER: &str = "a group-version is registered";
+const RESTART: &str = "the server restarts";
+const COLLECT: &str = "namespaces and owners take objects with them";
+const DEAD: &str = "the server is away";
+const UNREGISTER: &str = "the group-version goes";
+const EXAMPLE: &str = "our own extension server";
+
+/// How long something may take that comes by itself.
+const LIMIT: Duration = Duration::from_secs(150);
+const PAUSE: Duration = Duration::from_millis(200);
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const GROUP: &str = "wardle.example.com";
+
+const SERVICE: &str = "\
+apiVersion: v1
+kind: Service
+metadata: {name: api, namespace: wardle}
+spec: {type: ExternalName, externalName: localhost}
+";
+
+const MEASURED: &str = "\
+apiVersion: v1
+kind: Node
+metadata: {name: measured}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: measured, annotations: {metrics.example.com/millicpu: '400', metrics.example.com/mebibytes: '100'}}
+spec:
+  nodeName: measured
+  containers: [{name: main, image: nginx}]
+";
+
+/// Who plays, and what is played with.
+struct Player<'a> {
+    transcript: &'a mut Transcript,
+    kubectl: Kubectl,
+    client: Client,
+    sample: &'a mut Sample,
+}
+
+pub(super) fn play(
+    transcript: &mut Transcript,
+    kubectls: &[(String, PathBuf)],
+    server: &Server,
+    sample: &mut Sample,
+    example: &Path,
+) -> Result<()> {
+    let Some((_, newest)) = kubectls.first() else { bail!("there is no kubectl") };
+    let kubectl = |binary: &PathBuf, namespace: &str| {
+        Kubectl::new(binary, "", server.kubeconfig(), namespace.to_owned())
+    };
+    let mut player =
+        Player { transcript, kubectl: kubectl(newest, "default")?, client: server.client()?, sample };
+    player.register()?;
+    for (number, (name, binary)) in kubectls.iter().enumerate() {
+        player.kubectl = kubectl(binary, &format!("sea-{number}"))?;
+        player.transcript.begin(format!("{name}: objects"));
+        player.objects()?;
+    }
+    player.kubectl = kubectl(newest, "default")?;
+    player.restart()?;
+    player.collect()?;
+    player.dead()?;
+    player.unregister()?;
+    player.example(example, server)
+}
+
+impl Player<'_> {
+    fn plain(&self, text: &str) -> String {
+        plain(text, self.sample.port)
+    }
+
+    /// Runs a command; how it ends and what it prints is a step.
+    fn say(&mut self, line: &str) -> Result<()> {
+        self.say_given(line, None)
+    }
+
+    fn say_given(&mut self, line: &str, input: Option<&str>) -> Result<()> {
+        let text = self.printed(line, input)?;
+        self.transcript.step(line, text);
+        Ok(())
+    }
+
+    fn printed(&self, line: &str, input: Option<&str>) -> Result<String> {
+        let done = self.kubectl.run(line, input)?;
+        let code = done.status.code().unwrap_or(-1);
+        Ok(format!("{code} {} {}", self.plain(&done.stdout), self.plain(&done.stderr)))
+    }
+
+    /// Runs a command until it prints this; what it prints then is a step.
+    fn until(&mut self, line: &str, expected: &str) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let text = self.printed(line, None)?;
+            if text.contains(expected) {
+                self.transcript.step(line, text);
+                return Ok(());
+            }
+            if begun.elapsed() > LIMIT {
+                bail!("kubectl {line}\nnever prints: {expected}\nprints:       {text}");
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// The condition of an APIService, once it has this reason.
+    fn condition(&mut self, version: &str, reason: &str) -> Result<()> {
+        let path =
+            "{.status.conditions[0].status}|{.status.conditions[0].reason}|{.status.conditions[0].message}";
+        self.until(&format!("get apiservice {version}.{GROUP} -o jsonpath='{path}'"), reason)
+    }
+
+    /// What the newer form of discovery says about the group, once it says this.
+    fn discovered(&mut self, expected: &str) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let all = self.client.get_json("/apis", AGGREGATED)?;
+            let items = all["items"].as_array().cloned().unwrap_or_default();
+            let names: Vec<&Value> = items.iter().map(|group| &group["metadata"]["name"]).collect();
+            let position = names.iter().position(|name| **name == GROUP).map(|at| names.len() - at);
+            let group =
+                items.iter().find(|group| group["metadata"]["name"] == GROUP).cloned().unwrap_or_default();
+            let text = format!("{position:?} from the end: {group}");
+            if text.contains(expected) {
+                self.transcript.step("discovery", text);
+                return Ok(());
+            }
+            if begun.elapsed() > LIMIT {
+                bail!("discovery never says {expected}, but {text}");
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// A path as it is answered: code, media type, and text.
+    fn raw(&mut self, path: &str) -> Result<()> {
+        let response = self.client.get(path)?;
+        let (status, media) =
+            (response.status, response.header("content-type").unwrap_or_default().to_owned());
+        let text = self.plain(&response.text()?);
+        self.transcript.step(path, format!("{status} {media} {text}"));
+        Ok(())
+    }
+
+    fn register(&mut self) -> Result<()> {
+        self.transcript.begin(REGISTER.to_owned());
+        self.say("get flunders")?;
+        self.say(&format!("api-resources --api-group={GROUP}"))?;
+        let (port, bundle) = (self.sample.port, self.sample.bundle.clone());
+        let begun = Instant::now();
+        for (version, priority) in [("v1alpha1", 15), ("v1beta1", 20)] {
+            let object = format!(
+                "apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {{name: {version}.{GROUP}}}\nspec:\n  \
+                 group: {GROUP}\n  version: {version}\n  groupPriorityMinimum: 1000\n  versionPriority: {priority}\n  \
+                 service: {{name: api, namespace: wardle, port: {port}}}\n  caBundle: {bundle}\n"
+            );
+            self.say_given("create -f -", Some(&object))?;
+        }
+        self.condition("v1alpha1", "ServiceNotFound")?;
+        self.discovered("Stale")?;
+        self.say("get flunders")?;
+        self.raw(&format!("/apis/{GROUP}"))?;
+        self.raw(&format!("/apis/{GROUP}/v1alpha1"))?;
+        self.raw(&format!("/apis/{GROUP}/v1alpha1/flunders"))?;
+        self.say("create namespace wardle")?;
+        self.say_given("create -n wardle -f -", Some(SERVICE))?;
+        self.condition("v1alpha1", "FailedDiscoveryCheck")?;
+        self.raw(&format!("/apis/{GROUP}/v1alpha1/flunders"))?;
+        self.sample.start()?;
+        self.condition("v1alpha1", "Passed")?;
+        self.condition("v1beta1", "Passed")?;
+        self.transcript.first_answer = begun.elapsed();
+        self.discovered("fischers")?;
+        self.until(&format!("api-resources --api-group={GROUP}"), "flunders")?;
+        self.raw(&format!("/apis/{GROUP}/v1alpha1"))?;
+        self.raw(&format!("/apis/{GROUP}"))?;
+        self.until("get --raw /openapi/v3/apis/wardle.example.com/v1alpha1", "v1alpha1.Flunder")?;
+        self.until("explain flunders --api-version=wardle.example.com/v1alpha1", "Flunder")
+    }
+
+    fn objects(&mut self) -> Result<()> {
+        self.say("create namespace {ns}")?;
+        self.until("explain flunders.spec", "FIELDS")?;
+        self.say("explain fischers --recursive")?;
+        let flunder = "apiVersion: wardle.example.com/v1alpha1\nkind: Flunder\nmetadata: {name: one, labels: {a: b}}\nspec: {reference: two}\n";
+        let mut watch = self
+            .kubectl
+            .start("get flunders.v1beta1.wardle.example.com --watch --output-watch-events -o name")?;
+        self.say_given("create -f -", Some(flunder))?;
+        self.say_given("create -f -", Some(flunder))?;
+        self.say("get flunders")?;
+        self.say("get flunders one -o json")?;
+        self.say("get flunders.v1alpha1.wardle.example.com one -o json")?;
+        self.say("get flunders -A -l a=b -o name")?;
+        self.say("get flunders --field-selector metadata.name=other -o name")?;
+        self.say("describe flunder one")?;
+        self.say("patch flunder one --type=merge -p '{\"spec\":{\"flunderReference\":\"three\"}}'")?;
+        self.say("patch flunder one --type=json -p '[{\"op\":\"add\",\"path\":\"/metadata/annotations\",\"value\":{\"k\":\"v\"}}]'")?;
+        self.say("label flunder one c=d")?;
+        self.say("get flunder one -o json")?;
+        let applied = "apiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: applied}\nspec: {flunderReference: x, referenceType: Flunder}\n";
+        self.say_given("apply --server-side --field-manager=first -f -", Some(applied))?;
+        self.say_given(
+            "apply --server-side --field-manager=second -f -",
+            Some(&applied.replace("flunderReference: x", "flunderReference: y")),
+        )?;
+        self.say_given(
+            "apply --server-side --force-conflicts --field-manager=second -f -",
+            Some(&applied.replace("flunderReference: x", "flunderReference: y")),
+        )?;
+        self.say("get flunder applied -o json --show-managed-fields")?;
+        self.say_given("apply -f -", Some(&applied.replace("name: applied", "name: old-way")))?;
+        self.say_given(
+            "apply -f -",
+            Some(&applied.replace("name: applied", "name: old-way").replace("x,", "z,")),
+        )?;
+        self.say_given("create --dry-run=server -f -", Some(&flunder.replace("one", "dry")))?;
+        self.say_given("create -f -", Some(&flunder.replace("{reference: two}", "{reference: 7}")))?;
+        self.say_given(
+            "create -f -",
+            Some(&flunder.replace("one", "strange").replace("{reference: two}", "{strange: yes}")),
+        )?;
+        self.say_given("create -f -", Some(&applied.replace("name: applied", "name: Wrong_Name")))?;
+        let fischer = "apiVersion: wardle.example.com/v1alpha1\nkind: Fischer\nmetadata: {name: '{ns}'}\ndisallowedFlunders: [banned]\n";
+        self.say_given("create -f -", Some(&fischer.replace("{ns}", "fritz")))?;
+        self.say("get fischers -o name")?;
+        self.say("get flunders --limit=1 -o name --chunk-size=1")?;
+        for event in 0..6 {
+            let line = watch.next(Duration::from_secs(30))?;
+            self.transcript.step(&format!("event {event}"), line);
+        }
+        drop(watch);
+        self.say("auth can-i create flunders")?;
+        self.say("--as=bob get flunders")?;
+        self.say("--as=bob create -f - --dry-run=server")?;
+        self.say("delete fischer fritz")?;
+        self.say("delete flunder one")?;
+        self.say("get flunder one")?;
+        self.say("delete flunders --all")?;
+        self.say("get flunders")
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        self.transcript.begin(RESTART.to_owned());
+        let flunder =
+            "apiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: stays}\nspec: {}\n";
+        self.say_given("create -f -", Some(flunder))?;
+        self.sample.kill();
+        self.raw(&format!("/apis/{GROUP}/v1beta1/flunders")).map(|()| self.forget_words())?;
+        self.say("get flunders")?;
+        self.condition("v1beta1", "FailedDiscoveryCheck")?;
+        self.sample.start()?;
+        self.condition("v1beta1", "Passed")?;
+        self.condition("v1alpha1", "Passed")?;
+        self.until("get flunders -o name", "stays")?;
+        self.say("delete flunder stays")
+    }
+
+    /// How a connection that breaks is described depends on the moment: the code counts.
+    fn forget_words(&mut self) {
+        self.transcript.shorten_last(3);
+    }
+
+    fn collect(&mut self) -> Result<()> {
+        self.transcript.begin(COLLECT.to_owned());
+        self.say("create namespace doomed")?;
+        let flunder = "apiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: gone, namespace: doomed}\nspec: {}\n";
+        self.say_given("create -n doomed -f -", Some(flunder))?;
+        self.say("delete namespace doomed --timeout=120s")?;
+        self.say("get flunders -n doomed")?;
+        self.say("create configmap owner")?;
+        let uid = self.kubectl.field("configmap owner", ".metadata.uid")?;
+        let owned = format!(
+            "apiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata:\n  name: owned\n  ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: owner, uid: {uid}}}]\nspec: {{}}\n"
+        );
+        self.say_given("create -f -", Some(&owned))?;
+        self.say("delete configmap owner")?;
+        self.until("get flunder owned", "NotFound")
+    }
+
+    fn dead(&mut self) -> Result<()> {
+        self.transcript.begin(DEAD.to_owned());
+        self.say("create namespace stuck")?;
+        self.say("create configmap -n stuck map")?;
+        let flunder = "apiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: left, namespace: stuck}\nspec: {}\n";
+        self.say_given("create -n stuck -f -", Some(flunder))?;
+        self.sample.kill();
+        self.condition("v1beta1", "FailedDiscoveryCheck")?;
+        self.condition("v1alpha1", "FailedDiscoveryCheck")?;
+        self.discovered("{\"freshness\":\"Stale\",\"version\":\"v1beta1\"},{\"freshness\":\"Stale\"")?;
+        self.say("get flunders")?;
+        self.raw(&format!("/apis/{GROUP}/v1beta1/flunders"))?;
+        self.raw(&format!("/apis/{GROUP}/v1beta1"))?;
+        self.say("get configmaps -n stuck map -o name")?;
+        self.say("delete namespace stuck --wait=false")?;
+        self.until("get configmaps -n stuck map", "NotFound")?;
+        self.until(
+            "get namespace stuck -o jsonpath='{.status.conditions[?(@.type==\"NamespaceDeletionDiscoveryFailure\")].reason}|{.status.conditions[?(@.type==\"NamespaceDeletionDiscoveryFailure\")].message}'",
+            "DiscoveryFailed",
+        )?;
+        self.sample.start()?;
+        self.condition("v1beta1", "Passed")?;
+        self.until("get namespace stuck", "NotFound")?;
+        self.until("get flunders -A -o name", "0")
+    }
+
+    /// `metrics.k8s.io` and a kind that is told, by a server in Rust.
+    fn example(&mut self, program: &Path, server: &Server) -> Result<()> {
+        self.transcript.begin(EXAMPLE.to_owned());
+        let port = free_port()?;
+        let folder = tempfile::TempDir::new()?;
+        let mut command = Command::new(program);
+        command.arg(format!("--port={port}")).arg("--kubeconfig").arg(server.kubeconfig());
+        let running = spawn(command, folder.path(), "extension-server.log")?;
+        let status = "{.status.conditions[0].reason}";
+        for name in ["v1beta1.metrics.k8s.io", "v1.peaks.example.com"] {
+            self.until(&format!("get apiservice {name} -o jsonpath='{status}'"), "Passed")?;
+        }
+        self.say_given("create -f -", Some(MEASURED))?;
+        self.say("patch node measured --subresource=status --type=merge -p '{\"status\":{\"capacity\":{\"cpu\":\"4\",\"memory\":\"8Gi\"},\"allocatable\":{\"cpu\":\"4\",\"memory\":\"8Gi\"}}}'")?;
+        self.say(
+            "patch pod measured --subresource=status --type=merge -p '{\"status\":{\"phase\":\"Running\"}}'",
+        )?;
+        self.until("top node measured", "measured")?;
+        self.until("top pod measured --containers", "main")?;
+        self.say("top pod -l app=none")?;
+        self.say(
+            "get pods.metrics.k8s.io measured -o jsonpath='{.kind} {.apiVersion} {.containers[0].usage.cpu}'",
+        )?;
+        self.until("get peaks measured -o jsonpath='cpu={.cpu}'", "450m")?;
+        self.say("get peaks measured -o name")?;
+        self.say("delete peak measured")?;
+        self.say("api-resources --api-group=peaks.example.com")?;
+        self.until("explain peaks", "FIELDS")?;
+        self.say("--as=bob get peaks")?;
+        let mut watch = self
+            .kubectl
+            .start("get peaks measured --watch -o jsonpath='{.metadata.name} {.cpu}{\"\\n\"}'")?;
+        let line = watch.next(Duration::from_secs(30))?;
+        self.transcript.step("watch peaks", line);
+        self.say("annotate pod measured metrics.example.com/millicpu=900 --overwrite")?;
+        let line = watch.next(Duration::from_secs(30))?;
+        self.transcript.step("watch peaks", line);
+        drop((watch, running));
+        self.say("delete apiservice v1beta1.metrics.k8s.io v1.peaks.example.com")?;
+        self.say("delete pod measured --force --grace-period=0")?;
+        self.say("delete node measured")
+    }
+
+    fn unregister(&mut self) -> Result<()> {
+        self.transcript.begin(UNREGISTER.to_owned());
+        self.say(&format!("delete apiservice v1alpha1.{GROUP} v1beta1.{GROUP}"))?;
+        self.discovered("None from the end")?;
+        let begun = Instant::now();
+        while self.client.get("/openapi/v3")?.text()?.contains(GROUP) {
+            if begun.elapsed() > LIMIT {
+                bail!("its schemas stay");
+            }
+            std::thread::sleep(PAUSE);
+        }
+        // kube-apiserver has no Status for paths that lead nowhere, and kubectl says so.
+        self.say("get flunders")?;
+        self.transcript.shorten_last("1  Error from server (NotFound): Unable to list".len());
+        self.say(&format!("api-resources --api-group={GROUP}"))?;
+        let status = self.client.get(&format!("/apis/{GROUP}/v1beta1/flunders"))?.status;
+        self.transcript.step("its paths", status.to_string());
+        Ok(())
+    }
+}
