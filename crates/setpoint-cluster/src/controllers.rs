@@ -95,10 +95,11 @@ impl Controllers {
     }
 
     /// Those of a list of names, as kube-controller-manager takes it: `a,b` is these two, `-c` is all but this
-    /// one, `*` is all. The end `-controller` of a name may be left out.
+    /// one, `*` is all, an empty list is none. The end `-controller` of a name may be left out.
     pub fn parse(list: &str) -> Result<Controllers, UnknownController> {
         let items = || list.split(',').map(str::trim).filter(|item| !item.is_empty());
-        let is_subtraction = items().all(|item| item.starts_with('-') || item == "*");
+        let is_subtraction =
+            items().next().is_some() && items().all(|item| item.starts_with('-') || item == "*");
         let mut chosen = if is_subtraction { Controllers::all() } else { Controllers::none() };
         for item in items() {
             match item.strip_prefix('-') {
@@ -142,4 +143,21 @@ impl fmt::Display for Controllers {
 fn find(name: &str) -> Result<&'static str, UnknownController> {
     let is_it = |known: &&'static str| *known == name || known.strip_suffix(SUFFIX) == Some(name);
     Controllers::names().find(is_it).ok_or_else(|| UnknownController { name: name.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_names_controllers_or_takes_some_away() {
+        let parse = |list: &str| Controllers::parse(list).unwrap();
+        for nothing in ["", " ", " , "] {
+            assert_eq!(parse(nothing), Controllers::none(), "{nothing:?}");
+        }
+        assert_eq!(parse("*"), Controllers::all());
+        assert_eq!(parse("job,scheduler").to_string(), "job-controller,scheduler");
+        let most = parse("-job");
+        assert!(!most.contains("job-controller") && most.contains("scheduler"));
+    }
 }
