@@ -8,8 +8,8 @@ use setpoint::kube::Client;
 use setpoint_env::Env;
 
 use crate::{
-    cron_job, deployment, endpoint_slice, endpoints, garbage_collector, job, namespace, node_lifecycle,
-    replica_set, root_ca, scheduler, service_account, ttl_after_finished,
+    cron_job, daemon_set, deployment, endpoint_slice, endpoints, garbage_collector, job, namespace,
+    node_lifecycle, replica_set, root_ca, scheduler, service_account, stateful_set, ttl_after_finished,
 };
 
 /// What a controller may need besides the manager that it is added to.
@@ -32,6 +32,14 @@ const TABLE: &[(&str, Add)] = &[
     }),
     ("replicaset-controller", |manager, _| {
         let controller = replica_set::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("statefulset-controller", |manager, _| {
+        let controller = stateful_set::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("daemonset-controller", |manager, _| {
+        let controller = daemon_set::controller(manager.informers());
         manager.controller(controller)
     }),
     ("job-controller", |manager, _| {

@@ -2,6 +2,7 @@
 
 mod collecting;
 mod custom;
+mod daemon_sets;
 mod faults;
 mod loudness;
 mod namespaces;
