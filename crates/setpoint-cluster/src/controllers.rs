@@ -8,8 +8,10 @@ use setpoint::kube::Client;
 use setpoint_env::Env;
 
 use crate::{
-    cron_job, daemon_set, deployment, endpoint_slice, endpoints, garbage_collector, job, namespace,
-    node_lifecycle, replica_set, root_ca, scheduler, service_account, stateful_set, ttl_after_finished,
+    cron_job, daemon_set, deployment, disruption, endpoint_slice, endpoints, ephemeral_volume,
+    garbage_collector, job, namespace, node_lifecycle, persistent_volume_binder, pod_gc, replica_set,
+    replication_controller, root_ca, scheduler, service_account, stateful_set, taint_eviction,
+    ttl_after_finished, volume_protection,
 };
 
 /// What a controller may need besides the manager that it is added to.
@@ -34,12 +36,20 @@ const TABLE: &[(&str, Add)] = &[
         let controller = replica_set::controller(manager.informers());
         manager.controller(controller)
     }),
+    ("replicationcontroller-controller", |manager, _| {
+        let controller = replication_controller::controller(manager.informers());
+        manager.controller(controller)
+    }),
     ("statefulset-controller", |manager, _| {
         let controller = stateful_set::controller(manager.informers());
         manager.controller(controller)
     }),
     ("daemonset-controller", |manager, _| {
         let controller = daemon_set::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("disruption-controller", |manager, _| {
+        let controller = disruption::controller(manager.informers());
         manager.controller(controller)
     }),
     ("job-controller", |manager, _| {
@@ -62,6 +72,22 @@ const TABLE: &[(&str, Add)] = &[
     ("garbage-collector-controller", garbage_collector::add_to),
     ("namespace-controller", |manager, _| manager.controller(namespace::controller())),
     ("node-lifecycle-controller", |manager, _| node_lifecycle::add_to(manager)),
+    ("taint-eviction-controller", |manager, _| {
+        let controller = taint_eviction::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("pod-garbage-collector-controller", |manager, _| {
+        let controller = pod_gc::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("persistentvolume-binder-controller", persistent_volume_binder::add_to),
+    ("persistentvolumeclaim-protection-controller", |manager, _| {
+        manager.controller(volume_protection::of_claims())
+    }),
+    ("persistentvolume-protection-controller", |manager, _| {
+        manager.controller(volume_protection::of_volumes())
+    }),
+    ("ephemeral-volume-controller", |manager, _| manager.controller(ephemeral_volume::controller())),
     ("root-ca-certificate-publisher-controller", |manager, setup| match &setup.root_ca {
         Some(certificate) => manager.controller(root_ca::controller(certificate)),
         None => manager,

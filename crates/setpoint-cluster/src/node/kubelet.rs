@@ -82,6 +82,10 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     Ok(next(&life, &pod, now))
 }
 
+fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
+}
+
 /// When the life goes on.
 fn next(life: &Life, pod: &Pod, now: Moment) -> Action {
     let due = life.due().map(|due| due.saturating_duration_since(now.instant));
@@ -133,7 +137,10 @@ impl Kubelet {
             let is_there = match kind {
                 Need::ConfigMap => maps.namespace(namespace).get(name).is_some(),
                 Need::Secret => secrets.namespace(namespace).get(name).is_some(),
-                Need::Claim => claims.namespace(namespace).get(name).is_some(),
+                Need::Claim => match claims.namespace(namespace).get(name) {
+                    Some(claim) if !is_bound(&claim) => return Some("is not bound"),
+                    claim => claim.is_some(),
+                },
             };
             (!is_there).then_some("not found")
         };

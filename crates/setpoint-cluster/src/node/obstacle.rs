@@ -60,6 +60,10 @@ fn needs(pod: &Pod) -> Vec<(Need, String, Needed)> {
     for volume in spec.volumes.iter().flatten() {
         let by = || Needed::ByVolume(volume.name.clone());
         needs.extend(of_volume(volume).into_iter().map(|(kind, name)| (kind, name, by())));
+        if volume.ephemeral.is_some() {
+            let pod = pod.metadata.name.as_deref().unwrap_or_default();
+            needs.push((Need::Claim, format!("{pod}-{}", volume.name), by()));
+        }
     }
     for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
         let by = || Needed::ByContainer(container.name.clone());

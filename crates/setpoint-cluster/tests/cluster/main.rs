@@ -3,6 +3,7 @@
 mod collecting;
 mod custom;
 mod daemon_sets;
+mod evictions;
 mod faults;
 mod loudness;
 mod namespaces;
@@ -12,3 +13,4 @@ mod rollout;
 mod scheduling;
 mod services;
 mod support;
+mod volumes;
