@@ -8,9 +8,9 @@ use setpoint::kube::Client;
 use setpoint_env::Env;
 
 use crate::{
-    cron_job, daemon_set, deployment, disruption, endpoint_slice, endpoints, ephemeral_volume,
-    garbage_collector, job, namespace, node_lifecycle, persistent_volume_binder, pod_gc, replica_set,
-    replication_controller, root_ca, scheduler, service_account, stateful_set, taint_eviction,
+    cron_job, daemon_set, deployment, disruption, endpoint_slice, endpoint_slice_mirroring, endpoints,
+    ephemeral_volume, garbage_collector, job, namespace, node_lifecycle, persistent_volume_binder, pod_gc,
+    replica_set, replication_controller, root_ca, scheduler, service_account, stateful_set, taint_eviction,
     ttl_after_finished, volume_protection,
 };
 
@@ -68,6 +68,9 @@ const TABLE: &[(&str, Add)] = &[
     ("endpointslice-controller", |manager, _| {
         let controller = endpoint_slice::controller(manager.informers());
         manager.controller(controller)
+    }),
+    ("endpointslice-mirroring-controller", |manager, _| {
+        manager.controller(endpoint_slice_mirroring::controller())
     }),
     ("garbage-collector-controller", garbage_collector::add_to),
     ("namespace-controller", |manager, _| manager.controller(namespace::controller())),

@@ -28,6 +28,7 @@ mod daemon_set;
 mod deployment;
 mod disruption;
 mod endpoint_slice;
+mod endpoint_slice_mirroring;
 mod endpoints;
 mod ephemeral_volume;
 mod failure;

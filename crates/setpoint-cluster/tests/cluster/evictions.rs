@@ -135,8 +135,11 @@ async fn a_budget_lets_go_no_more_than_it_allows() {
     until("four are available", async || available(&deployments).await.filter(|count| *count == 4)).await;
     let patch = json!({"spec": {"maxUnavailable": null, "minAvailable": 4}});
     budgets.patch("web", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
-    let status = allowed(0).await;
-    assert_eq!(status.desired_healthy, Some(4));
+    until("none may go", async || {
+        let status = budgets.get("web").await.unwrap().status?;
+        (status.desired_healthy == Some(4) && status.disruptions_allowed == Some(0)).then_some(())
+    })
+    .await;
     cluster.stop().await.unwrap();
 }
 

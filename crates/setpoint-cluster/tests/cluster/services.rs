@@ -102,10 +102,17 @@ async fn a_service_has_endpoints_beside_its_slices() {
     create(&all, &object(json!({"metadata": {"name": "no-service"}}))).await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     assert_eq!(all.get("own").await.unwrap(), own);
+    let slices: Api<EndpointSlice> = Api::namespaced(cluster.client(), "default");
+    let of_own = ListParams::default().labels("kubernetes.io/service-name=own");
+    let mirror = slices.list(&of_own).await.unwrap().items.remove(0);
+    assert_eq!(field(&mirror, "/endpoints/0/addresses"), json!(["192.0.2.1"]));
+    let manager = mirror.metadata.labels.unwrap().remove("endpointslice.kubernetes.io/managed-by").unwrap();
+    assert_eq!(manager, "endpointslicemirroring-controller.k8s.io");
     for name in ["web", "own"] {
         services.delete(name, &DeleteParams::default()).await.unwrap();
         until("gone", async || all.get_opt(name).await.unwrap().is_none().then_some(())).await;
     }
+    until("no mirror", async || slices.list(&of_own).await.unwrap().items.is_empty().then_some(())).await;
     all.get("no-service").await.unwrap();
     cluster.stop().await.unwrap();
 }
