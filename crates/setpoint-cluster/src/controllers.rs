@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use setpoint::Manager;
 use setpoint::kube::Client;
+use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_env::Env;
 
 use crate::{
-    cron_job, daemon_set, deployment, disruption, endpoint_slice, endpoint_slice_mirroring, endpoints,
-    ephemeral_volume, garbage_collector, job, namespace, node_lifecycle, persistent_volume_binder, pod_gc,
-    replica_set, replication_controller, root_ca, scheduler, service_account, stateful_set, taint_eviction,
-    ttl_after_finished, volume_protection,
+    certificates, cron_job, daemon_set, deployment, disruption, endpoint_slice, endpoint_slice_mirroring,
+    endpoints, ephemeral_volume, garbage_collector, job, namespace, node_lifecycle, persistent_volume_binder,
+    pod_gc, replica_set, replication_controller, root_ca, scheduler, service_account, stateful_set,
+    taint_eviction, ttl_after_finished, volume_protection,
 };
 
 /// What a controller may need besides the manager that it is added to.
@@ -21,6 +23,8 @@ pub(crate) struct Setup {
     pub(crate) env: Env,
     /// The certificate of the server's authority, as PEM, if it is known.
     pub(crate) root_ca: Option<String>,
+    /// The authority itself, if certificates are signed.
+    pub(crate) signer: Option<Arc<CertificateAuthority>>,
 }
 
 /// Adds a controller to a manager. A controller takes its caches from [`Manager::informers`].
@@ -91,6 +95,16 @@ const TABLE: &[(&str, Add)] = &[
         manager.controller(volume_protection::of_volumes())
     }),
     ("ephemeral-volume-controller", |manager, _| manager.controller(ephemeral_volume::controller())),
+    ("certificatesigningrequest-approving-controller", |manager, _| {
+        manager.controller(certificates::approving())
+    }),
+    ("certificatesigningrequest-cleaner-controller", |manager, _| {
+        manager.controller(certificates::cleaning())
+    }),
+    ("certificatesigningrequest-signing-controller", |manager, setup| match &setup.signer {
+        Some(signer) => manager.controller(certificates::signing(signer.clone())),
+        None => manager,
+    }),
     ("root-ca-certificate-publisher-controller", |manager, setup| match &setup.root_ca {
         Some(certificate) => manager.controller(root_ca::controller(certificate)),
         None => manager,

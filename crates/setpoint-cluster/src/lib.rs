@@ -21,6 +21,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod caches;
+mod certificates;
 mod cluster;
 mod controllers;
 mod cron_job;

@@ -1,5 +1,6 @@
 //! The cluster in one process, on virtual time.
 
+mod certificates;
 mod collecting;
 mod custom;
 mod daemon_sets;
