@@ -38,7 +38,7 @@ pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Statef
         .watches::<Pod>(move |pod| owned::concerned(&sets, pod, takes))
         .owns::<ControllerRevision>()
         // A claim that a pod waits for, or that an older pod still has, decides what happens next.
-        .watches::<PersistentVolumeClaim>(|claim| claims::concerned(claim))
+        .watches::<PersistentVolumeClaim>(claims::concerned)
         .workers(5)
         .catch_up_limit(CATCH_UP_LIMIT)
 }

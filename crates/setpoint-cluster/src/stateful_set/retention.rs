@@ -53,10 +53,14 @@ pub(super) fn is_of_earlier_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> boo
 pub(super) fn has_foreign_controller(claim: &PersistentVolumeClaim, set: &StatefulSet, pod: &Pod) -> bool {
     let policy = policy(set);
     (policy.when_deleted || policy.when_scaled)
-        && owners(claim).iter().any(|owner| match () {
-            () if names(owner, set) => !is_it(owner, set),
-            () if names(owner, pod) => !is_it(owner, pod),
-            () => owner.controller == Some(true),
+        && owners(claim).iter().any(|owner| {
+            if names(owner, set) {
+                !is_it(owner, set)
+            } else if names(owner, pod) {
+                !is_it(owner, pod)
+            } else {
+                owner.controller == Some(true)
+            }
         })
 }
 

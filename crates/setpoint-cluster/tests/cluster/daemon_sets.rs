@@ -8,7 +8,8 @@ use setpoint::k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use setpoint::k8s_openapi::api::core::v1::{Node, Pod};
 use setpoint::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use setpoint::kube::{Client, ResourceExt};
-use setpoint_cluster::Cluster;
+use setpoint_cluster::{Cluster, Controllers};
+use setpoint_sim::{Swarm, World};
 
 use crate::support::{create, events, field, object, pods, until};
 
@@ -208,4 +209,61 @@ async fn nodes_come_and_go_and_failed_pods_are_replaced() {
     let told = events(&cluster, "agent").await;
     assert!(told.iter().any(|(reason, _)| reason == "FailedDaemonPod"), "{told:?}");
     cluster.stop().await.unwrap();
+}
+
+/// How many nodes have a living pod that is ready, and whether one has two living pods.
+fn served(pods: &[Pod]) -> (usize, bool) {
+    let living = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let mut nodes: BTreeMap<String, (usize, bool)> = BTreeMap::new();
+    for pod in living {
+        let node = field(
+            pod,
+            "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
+                               /nodeSelectorTerms/0/matchFields/0/values/0",
+        );
+        let entry = nodes.entry(node.to_string()).or_default();
+        entry.0 += 1;
+        entry.1 |= field(pod, "/status/containerStatuses/0/ready") == true;
+    }
+    (nodes.values().filter(|(_, is_ready)| *is_ready).count(), nodes.values().any(|(count, _)| *count > 1))
+}
+
+/// A rollout while the controller dies and the network fails. The nodes and the scheduler live on.
+async fn crash_a_rollout(world: World) {
+    let others = Controllers::parse("scheduler,node-lifecycle").unwrap();
+    let nodes =
+        Cluster::builder(world.direct()).env(world.env().clone()).controllers(others).nodes(4).start();
+    let start = || {
+        let controllers = Controllers::parse("daemonset").unwrap();
+        let builder = Cluster::builder(world.client_named("controllers")).env(world.env().clone());
+        builder.controllers(controllers).nodes(0).start()
+    };
+    let mut controllers = start();
+    create(&sets(world.direct()), &set(json!({}))).await;
+    settle(&nodes, 4).await;
+    patch(&sets(world.direct()), "agent", image("v2")).await;
+    world.faults().swarm(Swarm::every(0.03));
+    for _ in 0..10 {
+        let pause = world.env().random_range(1..=2_000);
+        for _ in 0..pause / 50 {
+            tokio::time::sleep(SECOND / 20).await;
+            let (ready, is_crowded) =
+                served(&pods(world.direct()).list(&ListParams::default()).await.unwrap().items);
+            assert!(ready >= 3 && !is_crowded, "{ready} nodes are served");
+        }
+        drop(controllers);
+        controllers = start();
+    }
+    world.faults().heal();
+    settle(&nodes, 4).await;
+    assert!(images(&nodes).await.values().all(|images| images == &["v2"]));
+    drop(controllers);
+    nodes.stop().await.unwrap();
+}
+
+#[test]
+fn the_bounds_hold_when_the_controller_dies_anywhere() {
+    for seed in 0..10 {
+        World::run(seed, crash_a_rollout);
+    }
 }

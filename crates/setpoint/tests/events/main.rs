@@ -124,10 +124,11 @@ async fn what_does_not_fit_is_dropped_and_counted() {
     assert_eq!(dropped(&metrics, "queue_full"), Some(500));
     // After its tries an event is given up, so that the next one has its turn.
     tokio::time::sleep(200 * SECOND).await;
-    assert_eq!(dropped(&metrics, "failed"), Some(8));
+    let failed = dropped(&metrics, "failed").unwrap();
+    assert!((8..=16).contains(&failed), "eight are tried at a time, each for about 100 s: {failed}");
     world.start_server();
     assert_eq!(recorder.flush(60 * SECOND).await, 0);
-    assert_eq!(events(&world).await.len(), 992);
+    assert_eq!(events(&world).await.len() as u64, 1000 - failed);
 }
 
 #[tokio::test(start_paused = true)]
