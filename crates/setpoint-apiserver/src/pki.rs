@@ -17,6 +17,7 @@
 
 mod folder;
 mod peer;
+mod request;
 mod subject;
 
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, PublicKeyData, SerialNumber,
 };
+pub use request::CertificateRequest;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};

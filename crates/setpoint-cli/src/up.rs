@@ -180,9 +180,11 @@ impl Up {
         // The listener is open and the server has its first objects: whoever connects now is answered.
         kubeconfig.write(&path).map_err(with_advice)?;
         self.announce(&url, &path, env.instant().saturating_duration_since(started));
+        let signer = CertificateAuthority::from_pem(env, authority.to_pem())?;
         let cluster = (!self.no_controllers).then(|| {
             let cluster = Cluster::builder(server.client()).env(env.clone());
-            self.parts.set(controllers, cluster.root_ca(authority.certificate_pem())).start()
+            let cluster = cluster.root_ca(authority.certificate_pem()).signer(signer);
+            self.parts.set(controllers, cluster).start()
         });
         let mut removed = Ok(false);
         let remove = || removed = kubeconfig.remove_if_unchanged(&path).map_err(with_advice);

@@ -1,10 +1,13 @@
 //! All controllers and nodes together, on one set of caches.
 
+use std::sync::Arc;
+
 use setpoint::controller::Runtime;
 use setpoint::kube::Client;
 use setpoint::manager::ManagerError;
 use setpoint::{Manager, Metrics};
 use setpoint_apiserver::ApiServer;
+use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_env::{Env, Task};
 use tokio_util::sync::CancellationToken;
 
@@ -43,6 +46,7 @@ pub struct Builder {
     controllers: Controllers,
     nodes: NodeConfig,
     root_ca: Option<String>,
+    signer: Option<Arc<CertificateAuthority>>,
     metrics: Metrics,
 }
 
@@ -77,6 +81,13 @@ impl Builder {
         self
     }
 
+    /// The authority that signs certificates: approved CertificateSigningRequests of Kubernetes' own signers get one
+    /// that its server accepts. Without it they wait.
+    pub fn signer(mut self, authority: CertificateAuthority) -> Builder {
+        self.signer = Some(Arc::new(authority));
+        self
+    }
+
     /// Where to count.
     pub fn metrics(mut self, metrics: Metrics) -> Builder {
         self.metrics = metrics;
@@ -85,10 +96,10 @@ impl Builder {
 
     /// Starts everything, and returns at once. Call it inside a tokio runtime.
     pub fn start(self) -> Cluster {
-        let Builder { client, env, controllers, nodes, root_ca, metrics } = self;
+        let Builder { client, env, controllers, nodes, root_ca, signer, metrics } = self;
         let runtime = Runtime::with(client.clone(), env.clone(), metrics.clone());
         let nodes = Nodes::new(client.clone(), env.clone(), nodes);
-        let setup = Setup { client: client.clone(), env: env.clone(), root_ca };
+        let setup = Setup { client: client.clone(), env: env.clone(), root_ca, signer };
         let manager = nodes.add_to(controllers.add_to(Manager::with(runtime), &setup));
         let shutdown = manager.shutdown().clone();
         let running = env.spawn(manager.run());
@@ -105,6 +116,7 @@ impl Cluster {
             controllers: Controllers::all(),
             nodes: NodeConfig::default(),
             root_ca: None,
+            signer: None,
             metrics: Metrics::default(),
         }
     }

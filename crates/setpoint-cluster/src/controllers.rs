@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use setpoint::Manager;
 use setpoint::kube::Client;
+use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_env::Env;
 
 use crate::{
-    cron_job, deployment, endpoint_slice, endpoints, garbage_collector, job, namespace, node_lifecycle,
-    replica_set, root_ca, scheduler, service_account, ttl_after_finished,
+    certificates, cron_job, daemon_set, deployment, disruption, endpoint_slice, endpoint_slice_mirroring,
+    endpoints, ephemeral_volume, garbage_collector, job, namespace, node_lifecycle, persistent_volume_binder,
+    pod_gc, replica_set, replication_controller, root_ca, scheduler, service_account, stateful_set,
+    taint_eviction, ttl_after_finished, volume_protection,
 };
 
 /// What a controller may need besides the manager that it is added to.
@@ -19,6 +23,8 @@ pub(crate) struct Setup {
     pub(crate) env: Env,
     /// The certificate of the server's authority, as PEM, if it is known.
     pub(crate) root_ca: Option<String>,
+    /// The authority itself, if certificates are signed.
+    pub(crate) signer: Option<Arc<CertificateAuthority>>,
 }
 
 /// Adds a controller to a manager. A controller takes its caches from [`Manager::informers`].
@@ -32,6 +38,22 @@ const TABLE: &[(&str, Add)] = &[
     }),
     ("replicaset-controller", |manager, _| {
         let controller = replica_set::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("replicationcontroller-controller", |manager, _| {
+        let controller = replication_controller::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("statefulset-controller", |manager, _| {
+        let controller = stateful_set::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("daemonset-controller", |manager, _| {
+        let controller = daemon_set::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("disruption-controller", |manager, _| {
+        let controller = disruption::controller(manager.informers());
         manager.controller(controller)
     }),
     ("job-controller", |manager, _| {
@@ -51,9 +73,38 @@ const TABLE: &[(&str, Add)] = &[
         let controller = endpoint_slice::controller(manager.informers());
         manager.controller(controller)
     }),
+    ("endpointslice-mirroring-controller", |manager, _| {
+        manager.controller(endpoint_slice_mirroring::controller())
+    }),
     ("garbage-collector-controller", garbage_collector::add_to),
     ("namespace-controller", |manager, _| manager.controller(namespace::controller())),
     ("node-lifecycle-controller", |manager, _| node_lifecycle::add_to(manager)),
+    ("taint-eviction-controller", |manager, _| {
+        let controller = taint_eviction::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("pod-garbage-collector-controller", |manager, _| {
+        let controller = pod_gc::controller(manager.informers());
+        manager.controller(controller)
+    }),
+    ("persistentvolume-binder-controller", persistent_volume_binder::add_to),
+    ("persistentvolumeclaim-protection-controller", |manager, _| {
+        manager.controller(volume_protection::of_claims())
+    }),
+    ("persistentvolume-protection-controller", |manager, _| {
+        manager.controller(volume_protection::of_volumes())
+    }),
+    ("ephemeral-volume-controller", |manager, _| manager.controller(ephemeral_volume::controller())),
+    ("certificatesigningrequest-approving-controller", |manager, _| {
+        manager.controller(certificates::approving())
+    }),
+    ("certificatesigningrequest-cleaner-controller", |manager, _| {
+        manager.controller(certificates::cleaning())
+    }),
+    ("certificatesigningrequest-signing-controller", |manager, setup| match &setup.signer {
+        Some(signer) => manager.controller(certificates::signing(signer.clone())),
+        None => manager,
+    }),
     ("root-ca-certificate-publisher-controller", |manager, setup| match &setup.root_ca {
         Some(certificate) => manager.controller(root_ca::controller(certificate)),
         None => manager,
@@ -95,10 +146,11 @@ impl Controllers {
     }
 
     /// Those of a list of names, as kube-controller-manager takes it: `a,b` is these two, `-c` is all but this
-    /// one, `*` is all. The end `-controller` of a name may be left out.
+    /// one, `*` is all, an empty list is none. The end `-controller` of a name may be left out.
     pub fn parse(list: &str) -> Result<Controllers, UnknownController> {
         let items = || list.split(',').map(str::trim).filter(|item| !item.is_empty());
-        let is_subtraction = items().all(|item| item.starts_with('-') || item == "*");
+        let is_subtraction =
+            items().next().is_some() && items().all(|item| item.starts_with('-') || item == "*");
         let mut chosen = if is_subtraction { Controllers::all() } else { Controllers::none() };
         for item in items() {
             match item.strip_prefix('-') {
@@ -142,4 +194,21 @@ impl fmt::Display for Controllers {
 fn find(name: &str) -> Result<&'static str, UnknownController> {
     let is_it = |known: &&'static str| *known == name || known.strip_suffix(SUFFIX) == Some(name);
     Controllers::names().find(is_it).ok_or_else(|| UnknownController { name: name.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_names_controllers_or_takes_some_away() {
+        let parse = |list: &str| Controllers::parse(list).unwrap();
+        for nothing in ["", " ", " , "] {
+            assert_eq!(parse(nothing), Controllers::none(), "{nothing:?}");
+        }
+        assert_eq!(parse("*"), Controllers::all());
+        assert_eq!(parse("job,scheduler").to_string(), "job-controller,scheduler");
+        let most = parse("-job");
+        assert!(!most.contains("job-controller") && most.contains("scheduler"));
+    }
 }

@@ -1,5 +1,6 @@
 //! Keeps the EndpointSlices of Services: the addresses of the pods that a Service selects.
 
+mod plan;
 mod slices;
 
 use std::time::Duration;
@@ -57,48 +58,23 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     let pods = cx.lister::<Pod>().namespace(namespace).select(&selector);
     let mut current = cx.lister::<EndpointSlice>().namespace(namespace).list();
     current.retain(|slice| slices::is_of(slice, &service));
-    let wanted = slices::wanted(&service, &pods);
+    let plan = plan::plan(&service, &pods, &current);
     let api: Api<EndpointSlice> = Api::namespaced(cx.client(), namespace);
-    let mut current = current.into_iter();
-    for wanted in wanted {
-        let done = match current.next() {
-            None => api.create(&PostParams::default(), &wanted).await.map(drop),
-            Some(current) => update(&api, &current, wanted).await,
-        };
-        match done {
+    // What comes is written before what goes: an endpoint whose ports change is in two slices for a moment, never in none.
+    for slice in plan.create {
+        match api.create(&PostParams::default(), &slice).await {
             Err(error) if failure::is_namespace_terminating(&error) => return Ok(Action::done()),
-            done => done?,
+            created => drop(created?),
         }
     }
-    for surplus in current {
-        match api.delete(&surplus.name_any(), &DeleteParams::default()).await {
+    for slice in plan.update {
+        api.replace(&slice.name_any(), &PostParams::default(), &slice).await?;
+    }
+    for name in plan.delete {
+        match api.delete(&name, &DeleteParams::default()).await {
             Err(error) if failure::is_not_found(&error) => {}
             deleted => drop(deleted?),
         }
     }
     Ok(Action::done())
-}
-
-/// Makes a slice be as wanted. Its lists are replaced as a whole.
-async fn update(
-    api: &Api<EndpointSlice>,
-    current: &EndpointSlice,
-    mut wanted: EndpointSlice,
-) -> Result<(), kube::Error> {
-    if wanted.address_type != current.address_type {
-        api.delete(&current.name_any(), &DeleteParams::default()).await?;
-        return api.create(&PostParams::default(), &wanted).await.map(drop);
-    }
-    wanted.metadata.name = current.metadata.name.clone();
-    wanted.metadata.generate_name = None;
-    // The server does not keep an empty list.
-    let (endpoints, ports) = (&current.endpoints, &current.ports);
-    if endpoints.as_deref().unwrap_or_default() == wanted.endpoints.as_deref().unwrap_or_default()
-        && ports.as_deref().unwrap_or_default() == wanted.ports.as_deref().unwrap_or_default()
-        && current.metadata.labels == wanted.metadata.labels
-    {
-        return Ok(());
-    }
-    wanted.metadata.resource_version = current.metadata.resource_version.clone();
-    api.replace(&current.name_any(), &PostParams::default(), &wanted).await.map(drop)
 }

@@ -21,29 +21,42 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod caches;
+mod certificates;
 mod cluster;
 mod controllers;
 mod cron_job;
+mod daemon_set;
 mod deployment;
+mod disruption;
 mod endpoint_slice;
+mod endpoint_slice_mirroring;
 mod endpoints;
+mod ephemeral_volume;
 mod failure;
 mod garbage_collector;
+mod hash;
+mod history;
 mod job;
 mod namespace;
 pub mod node;
 mod node_lifecycle;
 mod number;
 mod owned;
+mod persistent_volume_binder;
 mod pod;
 mod pod_control;
+mod pod_gc;
 mod replica_set;
+mod replication_controller;
 mod resources;
 mod root_ca;
 mod scheduler;
 mod service_account;
+mod stateful_set;
+mod taint_eviction;
 mod time;
 mod ttl_after_finished;
+mod volume_protection;
 
 pub use cluster::{Builder, Cluster, ClusterError};
 pub use controllers::{Controllers, UnknownController};

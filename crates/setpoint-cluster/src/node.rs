@@ -8,10 +8,12 @@ mod kubelet;
 mod life;
 mod log;
 mod machine;
+mod obstacle;
 mod status;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -19,7 +21,7 @@ use setpoint::Manager;
 use setpoint::k8s_openapi::api::core::v1::{Node, Pod};
 use setpoint::kube::Client;
 use setpoint_env::Env;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::caches;
 
@@ -91,6 +93,10 @@ struct Machine {
     /// Its place among the nodes; addresses follow from it.
     number: usize,
     power: watch::Sender<bool>,
+    /// Whether the Node object of this name is known to be the machine's own.
+    is_registered: AtomicBool,
+    /// Told when its Node object is gone.
+    gone: Notify,
     /// The last byte of each pod's address, by uid.
     addresses: Mutex<BTreeMap<String, u8>>,
 }
@@ -100,7 +106,9 @@ impl Nodes {
         let machine = |number: usize| {
             let name = format!("node-{}", number + 1);
             let power = watch::Sender::new(true);
-            (name.clone(), Machine { name, number, power, addresses: Mutex::default() })
+            let (is_registered, gone) = (AtomicBool::new(false), Notify::new());
+            let machine = Machine { name, number, power, is_registered, gone, addresses: Mutex::default() };
+            (machine.name.clone(), machine)
         };
         let machines = (0..config.count).map(machine).collect();
         Nodes { inner: Arc::new(Inner { machines, config, client, env }) }
@@ -113,10 +121,9 @@ impl Nodes {
         }
         caches::index_pods(&manager.informers().informer::<Pod>());
         let (machines, nodes) = (self.clone(), manager.informers().informer::<Node>());
-        manager.controller(kubelet::controller(self.clone())).runnable("nodes", move |shutdown| async move {
-            machines.live(nodes, shutdown).await;
-            Ok(())
-        })
+        manager
+            .controller(kubelet::controller(self.clone()))
+            .runnable("nodes", move |shutdown| async move { machines.live(nodes, shutdown).await })
     }
 
     /// The names of the nodes.
@@ -144,6 +151,10 @@ impl Nodes {
 impl Machine {
     fn is_on(&self) -> bool {
         *self.power.borrow()
+    }
+
+    fn is_registered(&self) -> bool {
+        self.is_registered.load(Ordering::Relaxed)
     }
 
     /// The node's own address.

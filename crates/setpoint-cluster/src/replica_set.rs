@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use kube::core::{Selector, SelectorExt};
 use kube::{Api, ResourceExt};
+use serde::Serialize;
 use setpoint::owner::{controller_of, is_controlled_by};
 use setpoint::{
     Action, Context, Controller, Lister, ObjectKey, ReconcileError, SharedInformerFactory, patch_status,
@@ -27,31 +28,79 @@ const BURST: usize = 500;
 /// expectations last.
 pub(crate) const CATCH_UP_LIMIT: Duration = Duration::from_secs(5 * 60);
 
+/// What keeps a number of pods of one template: a ReplicaSet, or a ReplicationController.
+pub(crate) trait Replicated: owned::Kind {
+    type Status: Serialize + Send + Sync;
+
+    /// How many pods there shall be, if it says so.
+    fn replicas(&self) -> Option<i32>;
+    fn selector(&self) -> Option<Selector>;
+    fn template(&self) -> Option<&PodTemplateSpec>;
+    fn min_ready_seconds(&self) -> i32;
+    /// Its status, in the words of a ReplicaSet.
+    fn status(&self) -> Option<ReplicaSetStatus>;
+    /// A status in its own words.
+    fn own_status(status: ReplicaSetStatus) -> Self::Status;
+
+    fn wanted(&self) -> usize {
+        usize::try_from(self.replicas().unwrap_or(1)).unwrap_or(0)
+    }
+}
+
+impl Replicated for ReplicaSet {
+    type Status = ReplicaSetStatus;
+
+    fn replicas(&self) -> Option<i32> {
+        self.spec.replicas
+    }
+
+    fn selector(&self) -> Option<Selector> {
+        Selector::try_from(self.spec.selector.clone()).ok()
+    }
+
+    fn template(&self) -> Option<&PodTemplateSpec> {
+        self.spec.template.as_ref()
+    }
+
+    fn min_ready_seconds(&self) -> i32 {
+        self.spec.min_ready_seconds.unwrap_or(0)
+    }
+
+    fn status(&self) -> Option<ReplicaSetStatus> {
+        self.status.clone()
+    }
+
+    fn own_status(status: ReplicaSetStatus) -> ReplicaSetStatus {
+        status
+    }
+}
+
 /// The controller of ReplicaSets.
 pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<ReplicaSet> {
-    let sets: Lister<ReplicaSet> = owned::by_controller(informers);
+    controller_for("replicaset-controller", informers)
+}
+
+/// The controller of a kind that keeps a number of pods.
+pub(crate) fn controller_for<K: Replicated>(name: &str, informers: &SharedInformerFactory) -> Controller<K> {
+    let sets: Lister<K> = owned::by_controller(informers);
     owned::by_controller::<Pod>(informers);
-    Controller::new("replicaset-controller", reconcile)
+    Controller::new(name, reconcile::<K>)
         .watches::<Pod>(move |pod| owned::concerned(&sets, pod, selects))
         .workers(5)
         .catch_up_limit(CATCH_UP_LIMIT)
         .state(Pace::default())
 }
 
-fn selector_of(set: &ReplicaSet) -> Option<Selector> {
-    Selector::try_from(set.spec.selector.clone()).ok()
+fn selects<K: Replicated>(set: &K, pod: &Pod) -> bool {
+    set.selector().is_some_and(|selector| selector.matches(pod.labels()))
 }
 
-fn selects(set: &ReplicaSet, pod: &Pod) -> bool {
-    selector_of(set).is_some_and(|selector| selector.matches(pod.labels()))
-}
-
-async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(set) = cx.lister::<ReplicaSet>().get(&key) else {
+async fn reconcile<K: Replicated>(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let Some(set) = cx.lister::<K>().get(&key) else {
         cx.state::<Pace>().forget(&key);
         return Ok(Action::done());
     };
-    let Some(selector) = selector_of(&set) else {
+    let Some(selector) = set.selector() else {
         return Err(ReconcileError::terminal("the selector cannot be understood"));
     };
     let candidates = owned::candidates(&cx.lister::<Pod>(), &*set);
@@ -61,35 +110,30 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         pod::is_terminating(pod) && is_controlled_by(&***pod, &*set) && selector.matches(pod.labels())
     };
     let terminating = others.iter().filter(is_leaving).count();
-    let managed = match set.metadata.deletion_timestamp {
-        None => manage(&cx, &set, &active).await,
+    let managed = match set.meta().deletion_timestamp {
+        None => manage(&cx, &*set, &active).await,
         Some(_) => Ok(()),
     };
     let now = cx.env().now();
-    let status = status::of(&set, &active, terminating, managed.as_ref().err(), now);
+    let status = status::of(&*set, &active, terminating, managed.as_ref().err(), now);
     let pace = cx.state::<Pace>();
-    if managed.is_ok() && status::only_readiness_grows(&set, &status) {
+    if managed.is_ok() && status::only_readiness_grows(&*set, &status) {
         // Many pods become ready at about the same time: one write for several of them will do.
         if let Some(wait) = pace.wait(&key, cx.env().instant()) {
             return Ok(Action::requeue_after(wait));
         }
     }
-    let sets: Api<ReplicaSet> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
-    patch_status(&sets, &set, &status).await?;
+    let sets: Api<K> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
+    patch_status(&sets, &set, &K::own_status(status)).await?;
     managed?;
-    Ok(status::next_check(&set, &active, now))
-}
-
-fn replicas(set: &ReplicaSet) -> usize {
-    let replicas = set.spec.replicas.unwrap_or(1);
-    usize::try_from(replicas).unwrap_or(0)
+    Ok(status::next_check(&*set, &active, now))
 }
 
 /// Creates what is missing, or deletes what is too much.
-async fn manage(cx: &Context, set: &ReplicaSet, active: &[Arc<Pod>]) -> Result<(), ReconcileError> {
-    let wanted = replicas(set);
+async fn manage<K: Replicated>(cx: &Context, set: &K, active: &[Arc<Pod>]) -> Result<(), ReconcileError> {
+    let wanted = set.wanted();
     if active.len() < wanted {
-        let template = set.spec.template.as_ref().ok_or("the set has no template")?;
+        let template = set.template().ok_or("the set has no template")?;
         let pod = pod_control::from_template(set, template);
         if pod.labels().is_empty() {
             return Err("unable to create pods, no labels".into());
@@ -108,8 +152,8 @@ async fn manage(cx: &Context, set: &ReplicaSet, active: &[Arc<Pod>]) -> Result<(
 }
 
 /// How many active pods of this set, and of the other sets of its owner, each node has.
-fn neighbours(cx: &Context, set: &ReplicaSet) -> BTreeMap<String, usize> {
-    let (sets, pods) = (cx.lister::<ReplicaSet>(), cx.lister::<Pod>());
+fn neighbours<K: Replicated>(cx: &Context, set: &K) -> BTreeMap<String, usize> {
+    let (sets, pods) = (cx.lister::<K>(), cx.lister::<Pod>());
     let related = match controller_of(set) {
         Some(owner) => owned::of(&sets, &owner.uid),
         None => sets

@@ -1,6 +1,6 @@
 //! Gives pods that have none a node, or says why no node will do.
 
-mod fit;
+pub(crate) mod fit;
 mod ledger;
 mod requests;
 

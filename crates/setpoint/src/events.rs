@@ -22,8 +22,9 @@ use crate::Metrics;
 
 /// Records Events about objects. Clones are the same recorder.
 ///
-/// Recording never waits: events go through a bounded queue to a task that writes them, and are dropped, and
-/// counted, when it is full. The last clone that is dropped ends the task; [`Recorder::flush`] before.
+/// Recording never waits: events go through a bounded queue to a task that writes them, several at a time, and are
+/// dropped, and counted, when it is full. [`Recorder::has_room`] is for those who would rather wait; the workers of a
+/// controller do, before each reconcile. The last clone that is dropped ends the task; [`Recorder::flush`] before.
 ///
 /// So that nobody drowns in events:
 /// - Identical ones become one Event with a count.
@@ -103,6 +104,12 @@ impl Recorder {
     /// only: `object.object_ref(&resource)`.
     pub fn event_about(&self, regarding: ObjectReference, event: Event) {
         self.queue.record(regarding, event);
+    }
+
+    /// Waits until at least half of the queue is free, `limit` at most. Whoever records much and calls this now and then
+    /// loses nothing as long as the server takes what is written.
+    pub async fn has_room(&self, limit: Duration) {
+        self.queue.has_room(limit).await;
     }
 
     /// Waits until everything that was recorded is written, `limit` at most. Says how much is not.

@@ -8,6 +8,7 @@ mod batch;
 mod deletion;
 mod deployments;
 mod nodes;
+mod stateful;
 
 use std::path::Path;
 use std::process::Command;
@@ -35,7 +36,9 @@ struct Scenario {
 
 fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     // Those that change nodes come last.
-    [deployments::SCENARIOS, batch::SCENARIOS, deletion::SCENARIOS, nodes::SCENARIOS].into_iter().flatten()
+    [deployments::SCENARIOS, stateful::SCENARIOS, batch::SCENARIOS, deletion::SCENARIOS, nodes::SCENARIOS]
+        .into_iter()
+        .flatten()
 }
 
 /// The names of all checks, for `--list`.

@@ -1,6 +1,6 @@
 //! The names inside of a certificate.
 
-use rcgen::{CertificateParams, DistinguishedName, Issuer, KeyPair, SanType, SigningKey};
+use rcgen::{CertificateParams, DistinguishedName, Issuer, KeyPair, PublicKeyData, SanType, SigningKey};
 use rustls::pki_types::CertificateDer;
 use yasna::models::ObjectIdentifier;
 use yasna::{ASN1Error, ASN1ErrorKind, DERWriter};
@@ -31,15 +31,25 @@ pub(super) fn alternative_name(name: String) -> Result<SanType, Error> {
 }
 
 /// A certificate for `user`, signed by `issuer`.
+pub(super) fn sign_for_user(
+    params: CertificateParams,
+    key: &KeyPair,
+    issuer: &Issuer<'_, KeyPair>,
+    user: &User,
+) -> Result<CertificateDer<'static>, Error> {
+    sign_with_subject(params, key, issuer, &subject_of(user))
+}
+
+/// A certificate with this subject, as DER, signed by `issuer`.
 ///
 /// `rcgen` writes each attribute of a subject at most once, but a user in several groups needs several
 /// organizations (rustls/rcgen#81). So it writes an empty subject, which is replaced, and the certificate
 /// is signed again.
-pub(super) fn sign_for_user(
+pub(super) fn sign_with_subject(
     mut params: CertificateParams,
-    key: &KeyPair,
+    key: &impl PublicKeyData,
     issuer: &Issuer<'_, KeyPair>,
-    user: &User,
+    subject: &[u8],
 ) -> Result<CertificateDer<'static>, Error> {
     params.distinguished_name = DistinguishedName::new();
     let certificate = params.signed_by(key, issuer)?;
@@ -48,7 +58,7 @@ pub(super) fn sign_for_user(
         return Err(rcgen::Error::CouldNotParseCertificate.into());
     };
     let to_be_signed =
-        with_subject(to_be_signed, &subject_of(user)).map_err(|_| rcgen::Error::CouldNotParseCertificate)?;
+        with_subject(to_be_signed, subject).map_err(|_| rcgen::Error::CouldNotParseCertificate)?;
     let signature = issuer.key().sign(&to_be_signed)?;
     let signed = yasna::construct_der(|writer| {
         writer.write_sequence(|writer| {

@@ -1,7 +1,8 @@
 //! How many pods a rollout may add, and how many it may miss.
 
 use k8s_openapi::api::apps::v1::DeploymentSpec;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::number::{Round, scaled};
 
 /// How many pods there shall be.
 pub(super) fn replicas(spec: &DeploymentSpec) -> i32 {
@@ -32,27 +33,6 @@ fn fenceposts(spec: &DeploymentSpec) -> (i32, i32) {
     let surge = surge.map_or(0, |surge| scaled(surge, replicas(spec), Round::Up));
     let unavailable = unavailable.map_or(0, |unavailable| scaled(unavailable, replicas(spec), Round::Down));
     if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
-}
-
-#[derive(Clone, Copy)]
-enum Round {
-    Up,
-    Down,
-}
-
-/// A number, or a percentage of `total`.
-fn scaled(value: &IntOrString, total: i32, round: Round) -> i32 {
-    let percent = match value {
-        IntOrString::Int(number) => return *number,
-        IntOrString::String(text) => text.strip_suffix('%').and_then(|number| number.parse::<i64>().ok()),
-    };
-    // The server takes nothing else than a number or a percentage.
-    let parts = percent.unwrap_or(0).saturating_mul(total.into());
-    let whole = match round {
-        Round::Up => parts.saturating_add(99) / 100,
-        Round::Down => parts / 100,
-    };
-    i32::try_from(whole).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
+use crate::hash;
+
 /// The label that has the hash.
 pub(super) const HASH_LABEL: &str = "pod-template-hash";
-/// Characters that form no words, as Kubernetes uses them in names that it makes.
-const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Whether two templates make the same pods, whatever their hashes say.
 pub(super) fn is_same(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
@@ -37,10 +37,7 @@ fn without_hash(template: &PodTemplateSpec) -> Cow<'_, PodTemplateSpec> {
 pub(super) fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> Result<String, serde_json::Error> {
     let mut text = serde_json::to_vec(template)?;
     text.extend(collisions.iter().flat_map(|count| count.to_le_bytes()));
-    let hash =
-        text.iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
-    let letter = |digit: u8| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]);
-    Ok(hash.to_string().bytes().map(letter).collect())
+    Ok(hash::word(hash::fnv_1a(&text)))
 }
 
 #[cfg(test)]
@@ -72,6 +69,5 @@ mod tests {
         assert_eq!(hash("a", None), hash("a", None));
         assert_ne!(hash("a", None), hash("b", None));
         assert_ne!(hash("a", None), hash("a", Some(1)));
-        assert!(hash("a", None).bytes().all(|letter| ALPHABET.contains(&letter)));
     }
 }

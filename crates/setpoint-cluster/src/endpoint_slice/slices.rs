@@ -17,8 +17,8 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: (&str, &str) =
     ("endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io");
 pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
-/// How many endpoints are in one slice at most.
-const MOST: usize = 100;
+/// The kind of addresses that there are here.
+pub(super) const ADDRESS_TYPE: &str = "IPv4";
 
 /// Whether a slice is one of those that are kept for a service here.
 pub(super) fn is_of(slice: &EndpointSlice, service: &Service) -> bool {
@@ -26,26 +26,30 @@ pub(super) fn is_of(slice: &EndpointSlice, service: &Service) -> bool {
     is_controlled_by(slice, service) && slice.labels().get(key).is_some_and(|manager| manager == value)
 }
 
-/// The slices of a service, in order: endpoints by pod name, those with the same ports together. At least one.
-pub(super) fn wanted(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSlice> {
-    let mut by_ports: BTreeMap<String, (Vec<EndpointPort>, Vec<Endpoint>)> = BTreeMap::new();
+/// Endpoints that have the same ports.
+pub(super) struct Group {
+    pub(super) ports: Vec<EndpointPort>,
+    pub(super) endpoints: Vec<Endpoint>,
+}
+
+/// The endpoints of a service, by pod name, those with the same ports together.
+pub(super) fn groups(service: &Service, pods: &[Arc<Pod>]) -> Vec<Group> {
+    let mut by_ports: BTreeMap<String, Group> = BTreeMap::new();
     for pod in pods {
         let Some(endpoint) = endpoint(service, pod) else { continue };
         let ports = ports(service, pod);
         let key = serde_json::to_string(&ports).unwrap_or_default();
-        by_ports.entry(key).or_insert_with(|| (ports, Vec::new())).1.push(endpoint);
+        by_ports
+            .entry(key)
+            .or_insert_with(|| Group { ports, endpoints: Vec::new() })
+            .endpoints
+            .push(endpoint);
     }
-    let mut slices: Vec<EndpointSlice> = Vec::new();
-    for (ports, endpoints) in by_ports.into_values() {
-        slices.extend(endpoints.chunks(MOST).map(|chunk| slice(service, ports.clone(), chunk.to_vec())));
-    }
-    if slices.is_empty() {
-        slices.push(slice(service, Vec::new(), Vec::new()));
-    }
-    slices
+    by_ports.into_values().collect()
 }
 
-fn slice(service: &Service, ports: Vec<EndpointPort>, endpoints: Vec<Endpoint>) -> EndpointSlice {
+/// A slice of a service with these endpoints.
+pub(super) fn slice(service: &Service, ports: Vec<EndpointPort>, endpoints: Vec<Endpoint>) -> EndpointSlice {
     let name = service.name_any();
     let is_headless = service.spec.as_ref().is_some_and(|spec| spec.cluster_ip.as_deref() == Some("None"));
     let mut labels = service.labels().clone();
@@ -63,7 +67,7 @@ fn slice(service: &Service, ports: Vec<EndpointPort>, endpoints: Vec<Endpoint>) 
             owner_references: controller_reference(service).map(|owner| vec![owner]),
             ..ObjectMeta::default()
         },
-        address_type: "IPv4".to_owned(),
+        address_type: ADDRESS_TYPE.to_owned(),
         ports: Some(ports).filter(|ports| !ports.is_empty()),
         endpoints: Some(endpoints),
     }
@@ -146,10 +150,6 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
     }
 
-    fn count(slice: &EndpointSlice) -> usize {
-        slice.endpoints.as_ref().map_or(0, Vec::len)
-    }
-
     fn pod(name: &str, port: i32) -> Arc<Pod> {
         Arc::new(
             serde_json::from_value(json!({
@@ -164,30 +164,20 @@ mod tests {
     }
 
     #[test]
-    fn a_service_without_pods_has_one_empty_slice() {
-        let slices = wanted(&service(json!({"clusterIP": "None"})), &[]);
-        assert_eq!((slices.len(), count(&slices[0])), (1, 0));
-        assert_eq!(slices[0].labels()[SERVICE_NAME], "web");
-        assert_eq!(slices[0].labels()[HEADLESS], "");
-        assert_eq!(slices[0].labels()["team"], "a");
+    fn a_slice_has_the_labels_of_its_service() {
+        let slice = slice(&service(json!({"clusterIP": "None"})), Vec::new(), Vec::new());
+        assert_eq!(slice.labels()[SERVICE_NAME], "web");
+        assert_eq!(slice.labels()[HEADLESS], "");
+        assert_eq!(slice.labels()["team"], "a");
     }
 
     #[test]
-    fn pods_whose_named_ports_differ_are_in_slices_of_their_own() {
+    fn pods_whose_named_ports_differ_are_in_groups_of_their_own() {
         let service = service(json!({"ports": [{"port": 80, "targetPort": "http"}]}));
-        let slices = wanted(&service, &[pod("a", 8080), pod("b", 9090), pod("c", 8080)]);
-        let ports: Vec<_> =
-            slices.iter().map(|slice| slice.ports.as_ref().unwrap()[0].port.unwrap()).collect();
+        let groups = groups(&service, &[pod("a", 8080), pod("b", 9090), pod("c", 8080)]);
+        let ports: Vec<_> = groups.iter().map(|group| group.ports[0].port.unwrap()).collect();
         assert_eq!(ports, [8080, 9090]);
-        assert_eq!(count(&slices[0]), 2);
-    }
-
-    #[test]
-    fn a_slice_has_a_hundred_endpoints_at_most() {
-        let service = service(json!({"ports": [{"port": 80}]}));
-        let pods: Vec<_> = (0..250).map(|n| pod(&format!("p{n:03}"), 1)).collect();
-        let sizes: Vec<_> = wanted(&service, &pods).iter().map(count).collect();
-        assert_eq!(sizes, [100, 100, 50]);
+        assert_eq!(groups[0].endpoints.len(), 2);
     }
 
     #[test]
@@ -196,8 +186,8 @@ mod tests {
         let mut going = (*pod("a", 1)).clone();
         going.metadata.deletion_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
-        let slices = wanted(&service, &[Arc::new(going)]);
-        let conditions = slices[0].endpoints.as_ref().unwrap()[0].conditions.clone().unwrap();
+        let groups = groups(&service, &[Arc::new(going)]);
+        let conditions = groups[0].endpoints[0].conditions.clone().unwrap();
         assert_eq!(
             (conditions.ready, conditions.serving, conditions.terminating),
             (Some(false), Some(true), Some(true))

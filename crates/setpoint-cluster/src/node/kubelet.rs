@@ -1,18 +1,22 @@
 //! Moves pods through their lives and writes down where they are: one controller for the pods of all nodes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use setpoint::k8s_openapi::api::core::v1::{Pod, PodStatus};
+use setpoint::k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodStatus, Secret};
+use setpoint::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use setpoint::kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use setpoint::kube::core::PartialObjectMeta;
 use setpoint::kube::{self, Api, Resource};
 use setpoint::{Action, Context, Controller, Lister, ObjectKey, ReconcileError};
 
 use super::annotations::Behaviour;
 use super::life::{Life, Moment, Stage, Told};
-use super::{Machine, Nodes, status};
+use super::obstacle::{Need, Obstacle, Waiting};
+use super::{Machine, Nodes, obstacle, status};
 use crate::caches;
 
 /// How long one reconcile may take.
@@ -23,18 +27,30 @@ const NAME: &str = "kubelet";
 const WORKERS: usize = 8;
 /// How often a pod looks whether its node is on again.
 const OFF: Duration = Duration::from_secs(5);
+/// How often a pod looks whether its node is registered.
+const UNREGISTERED: Duration = Duration::from_millis(100);
 
 /// The nodes, and the lives of the pods on them.
 struct Kubelet {
     nodes: Nodes,
     lives: Mutex<BTreeMap<ObjectKey, Life>>,
+    waiting: Arc<Waiting>,
 }
 
 pub(super) fn controller(nodes: Nodes) -> Controller<Pod> {
+    let waiting: Arc<Waiting> = Arc::default();
+    let wake = |kind: Need| {
+        let waiting = waiting.clone();
+        move |meta: &ObjectMeta| waiting.waiting_for(kind, meta.namespace.as_deref(), meta.name.as_deref())
+    };
+    let (of_map, of_secret, of_claim) = (wake(Need::ConfigMap), wake(Need::Secret), wake(Need::Claim));
     Controller::new(NAME, reconcile)
+        .watches_metadata::<ConfigMap>(move |map| of_map(&map.metadata))
+        .watches_metadata::<Secret>(move |secret| of_secret(&secret.metadata))
+        .watches::<PersistentVolumeClaim>(move |claim| of_claim(&claim.metadata))
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
-        .state(Kubelet { nodes, lives: Mutex::default() })
+        .state(Kubelet { nodes, lives: Mutex::default(), waiting })
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
@@ -46,6 +62,9 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     let Some(machine) = kubelet.machine_of(&pod) else { return Ok(Action::done()) };
     if !machine.is_on() {
         return Ok(Action::requeue_after(OFF));
+    }
+    if !machine.is_registered() {
+        return Ok(Action::requeue_after(UNREGISTERED));
     }
     let now = Moment::now(cx.env());
     let (life, told) = kubelet.advance(&key, &pod, now, &cx);
@@ -61,6 +80,10 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         return Ok(Action::done());
     }
     Ok(next(&life, &pod, now))
+}
+
+fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
 }
 
 /// When the life goes on.
@@ -80,6 +103,7 @@ impl Kubelet {
     }
 
     fn forget(&self, key: &ObjectKey) {
+        self.waiting.set(key, None);
         let Some(life) = self.lives.lock().remove(key) else { return };
         for machine in self.nodes.inner.machines.values() {
             machine.release(&life.uid);
@@ -95,8 +119,35 @@ impl Kubelet {
         if Some(&life.uid) != pod.metadata.uid.as_ref() {
             *life = find();
         }
-        let told = life.advance(pod, now, cx.env(), delays);
+        let obstacle = if life.is_before_start() { self.obstacle(key, pod, cx) } else { None };
+        let told = life.advance(pod, obstacle.as_ref(), now, cx.env(), delays);
+        if !matches!(life.stage, Stage::Blocked(_)) {
+            self.waiting.set(key, None);
+        }
         (life.clone(), told)
+    }
+
+    /// What a pod needs and does not have. It is woken when that has changed.
+    fn obstacle(&self, key: &ObjectKey, pod: &Pod, cx: &Context) -> Option<Obstacle> {
+        let namespace = key.namespace().unwrap_or_default();
+        let (maps, secrets) =
+            (cx.lister::<PartialObjectMeta<ConfigMap>>(), cx.lister::<PartialObjectMeta<Secret>>());
+        let claims = cx.lister::<PersistentVolumeClaim>();
+        let why_not = |kind: Need, name: &str| {
+            let is_there = match kind {
+                Need::ConfigMap => maps.namespace(namespace).get(name).is_some(),
+                Need::Secret => secrets.namespace(namespace).get(name).is_some(),
+                Need::Claim => match claims.namespace(namespace).get(name) {
+                    Some(claim) if !is_bound(&claim) => return Some("is not bound"),
+                    claim => claim.is_some(),
+                },
+            };
+            (!is_there).then_some("not found")
+        };
+        let found = obstacle::first(pod, why_not)?;
+        self.waiting.set(key, Some((found.kind, ObjectKey::namespaced(namespace, &found.name))));
+        // It may have come before anybody knew that it is waited for.
+        obstacle::first(pod, why_not)
     }
 
     fn status(

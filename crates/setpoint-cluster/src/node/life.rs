@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use setpoint::Event;
-use setpoint::k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
+use setpoint::k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStateWaiting, Pod};
 use setpoint::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use setpoint_env::{Env, Later};
 use tokio::time::Instant;
 
 use super::Delays;
-use super::annotations::Behaviour;
+use super::annotations::{Behaviour, parse};
+use super::obstacle::{Needed, Obstacle};
 
 /// How long a container that keeps failing, or an image that cannot be pulled, waits at first and at most.
 const BACK_OFF: Duration = Duration::from_secs(10);
@@ -28,6 +29,8 @@ const PULL_ERROR_SHOWN: Duration = Duration::from_secs(1);
 pub(super) enum Stage {
     /// The sandbox and the images are being made ready.
     Creating,
+    /// Something that the pod needs is not there.
+    Blocked(Obstacle),
     /// The images could not be pulled; later, it waits to try again.
     PullFailed { is_waiting: bool },
     /// The init container of this number runs.
@@ -104,12 +107,12 @@ impl Life {
             since: now.instant,
             due: Some(now.instant.later(env.jitter(delays.start, 0.5))),
         };
-        life.recover(pod, now);
+        life.recover(pod, now, env, delays);
         life
     }
 
     /// Takes over what another process, which ran this node before, wrote.
-    fn recover(&mut self, pod: &Pod, now: Moment) {
+    fn recover(&mut self, pod: &Pod, now: Moment, env: &Env, delays: &Delays) {
         let Some(status) = &pod.status else { return };
         let container = status.container_statuses.iter().flatten().next();
         let state = container.and_then(|container| container.state.as_ref());
@@ -117,6 +120,10 @@ impl Life {
         self.failures = self.restarts.unsigned_abs();
         let last = container.and_then(|container| container.last_state.as_ref()?.terminated.as_ref());
         self.last_end = last.map(|end| LastEnd::from(end, now));
+        let inits = status.init_container_statuses.as_deref().unwrap_or_default();
+        let last_init =
+            inits.iter().rposition(|init| init.state.as_ref().is_some_and(|state| state.running.is_some()));
+        let waiting = state.and_then(|state| state.waiting.as_ref());
         if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
             let ended = state.and_then(|state| state.terminated.as_ref());
             self.last_end = ended.map(|end| LastEnd::from(end, now)).or(self.last_end);
@@ -126,12 +133,44 @@ impl Life {
             self.started = Some(running.started_at.as_ref().map_or(now.wall, |time| time.0));
             let is_ready = container.is_some_and(|container| container.ready);
             self.enter(Stage::Running { is_ready }, now, Some(now.instant));
+        } else if let Some(waiting) = waiting.filter(|waiting| is_for(waiting, "CrashLoopBackOff")) {
+            self.recover_back_off(waiting.message.as_deref().unwrap_or_default(), now);
+        } else if waiting.is_some_and(|waiting| is_for(waiting, "ImagePullBackOff")) {
+            // When it failed is not in the status: it waits once more.
+            self.failures = 1;
+            let until = now.instant.later(back_off(self.failures));
+            self.enter(Stage::PullFailed { is_waiting: true }, now, Some(until));
+        } else if waiting.is_some_and(|waiting| is_for(waiting, "ErrImagePull")) {
+            self.failures = 1;
+            let shown = now.instant.later(PULL_ERROR_SHOWN);
+            self.enter(Stage::PullFailed { is_waiting: false }, now, Some(shown));
+        } else if let Some(n) = last_init {
+            let until = now.instant.later(env.jitter(delays.init, 0.5));
+            self.enter(Stage::Init(n), now, Some(until));
         }
+    }
+
+    /// Goes on waiting until a container that keeps failing is started again. How long it waits is in the message.
+    fn recover_back_off(&mut self, message: &str, now: Moment) {
+        let told = message.strip_prefix("back-off ").and_then(|rest| parse(rest.split(' ').next()?));
+        let wait = told.unwrap_or_else(|| back_off(self.failures.saturating_sub(1)));
+        let steps = (1..=MOST_STEPS).find(|failures| back_off(*failures) >= wait).unwrap_or(MOST_STEPS);
+        // The first failure has no wait.
+        self.failures = steps.saturating_add(1);
+        let ended = self.last_end.map_or(now.wall, |end| end.finished);
+        self.started = self.last_end.and_then(|end| end.started).or(Some(ended));
+        let waited = Duration::try_from(now.wall.duration_since(ended)).unwrap_or_default();
+        let until = now.instant.later(wait.saturating_sub(waited));
+        self.enter(Stage::BackOff { wait }, now, Some(until));
     }
 
     /// When there is something to do without any change of the pod.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
+    }
+
+    fn is_due(&self, now: Moment) -> bool {
+        self.due.is_some_and(|due| due <= now.instant)
     }
 
     fn enter(&mut self, stage: Stage, now: Moment, due: Option<Instant>) {
@@ -140,15 +179,39 @@ impl Life {
         self.due = due;
     }
 
-    /// Moves to where the life is now, and says what happened.
-    pub(super) fn advance(&mut self, pod: &Pod, now: Moment, env: &Env, delays: &Delays) -> Vec<Told> {
+    /// Whether the containers may have to wait for something that is not there.
+    pub(super) fn is_before_start(&self) -> bool {
+        matches!(self.stage, Stage::Creating | Stage::Blocked(_) | Stage::PullFailed { .. })
+    }
+
+    /// Moves to where the life is now, and says what happened. It does not start as long as there is an `obstacle`.
+    pub(super) fn advance(
+        &mut self,
+        pod: &Pod,
+        obstacle: Option<&Obstacle>,
+        now: Moment,
+        env: &Env,
+        delays: &Delays,
+    ) -> Vec<Told> {
         let mut told = Vec::new();
         let behaviour = Behaviour::of(pod, delays.job);
         if self.must_stop(pod, now, env, delays, &mut told) {
             return told;
         }
+        match (&self.stage, obstacle) {
+            (Stage::Blocked(known), Some(obstacle)) if known == obstacle => return told,
+            (Stage::Blocked(_), None) => self.due = Some(now.instant),
+            (stage, Some(obstacle)) if self.is_due(now) || matches!(stage, Stage::Blocked(_)) => {
+                if self.is_before_start() {
+                    tell_obstacle(obstacle, &mut told);
+                    self.enter(Stage::Blocked(obstacle.clone()), now, None);
+                    return told;
+                }
+            }
+            _ => {}
+        }
         // A stage may end at the moment at which it began; there are few of them.
-        while self.due.is_some_and(|due| due <= now.instant) {
+        while self.is_due(now) {
             self.step(pod, &behaviour, now, env, delays, &mut told);
         }
         told
@@ -215,7 +278,7 @@ impl Life {
         told: &mut Vec<Told>,
     ) {
         match self.stage {
-            Stage::Creating | Stage::PullFailed { is_waiting: true } => {
+            Stage::Creating | Stage::Blocked(_) | Stage::PullFailed { is_waiting: true } => {
                 if let Some(error) = &behaviour.pull_error {
                     self.failures = self.failures.saturating_add(1);
                     tell_pull_failure(pod, error, told);
@@ -338,9 +401,16 @@ impl LastEnd {
     }
 }
 
+/// From this many failures on the wait is the longest.
+const MOST_STEPS: u32 = 9;
+
+fn is_for(waiting: &ContainerStateWaiting, reason: &str) -> bool {
+    waiting.reason.as_deref() == Some(reason)
+}
+
 /// The wait after this many failures in a row.
 fn back_off(failures: u32) -> Duration {
-    BACK_OFF.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(MOST_BACK_OFF)
+    BACK_OFF.saturating_mul(1 << failures.saturating_sub(1).min(MOST_STEPS - 1)).min(MOST_BACK_OFF)
 }
 
 /// A pod as the kubelet writes it in messages.
@@ -368,6 +438,19 @@ fn tell_each_image(pod: &Pod, told: &mut Vec<Told>, event: impl Fn(&str) -> Even
     for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
         told.push((Some(path_of(&container.name)), event(container.image.as_deref().unwrap_or_default())));
     }
+}
+
+fn tell_obstacle(obstacle: &Obstacle, told: &mut Vec<Told>) {
+    let why = &obstacle.why;
+    told.push(match &obstacle.by {
+        Needed::ByVolume(volume) => {
+            let note = format!("MountVolume.SetUp failed for volume {volume:?} : {why}");
+            (None, Event::warning("FailedMount", note))
+        }
+        Needed::ByContainer(container) => {
+            (Some(path_of(container)), Event::warning("Failed", format!("Error: {why}")))
+        }
+    });
 }
 
 fn tell_start(path: &str, image: Option<&str>, told: &mut Vec<Told>) {
@@ -408,7 +491,7 @@ mod tests {
             let pod: Pod = serde_json::from_value(pod).unwrap();
             let mut life = Life::find(&pod, Moment::now(&env), &env, &delays);
             tokio::time::advance(Duration::from_secs(60)).await;
-            life.advance(&pod, Moment::now(&env), &env, &delays);
+            life.advance(&pod, None, Moment::now(&env), &env, &delays);
             assert_eq!(life.stage, Stage::Running { is_ready: annotation == FAIL_AFTER });
             assert!(life.due().is_some_and(|due| due > Moment::now(&env).instant));
         }

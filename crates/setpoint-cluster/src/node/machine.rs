@@ -1,15 +1,18 @@
 //! The Node object of a node, its lease and its heartbeats.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::try_join_all;
 use serde_json::{Value, json};
 use setpoint::k8s_openapi::api::coordination::v1::Lease;
 use setpoint::k8s_openapi::api::core::v1::Node;
 use setpoint::kube::api::{Patch, PatchParams, PostParams};
 use setpoint::kube::{self, Api, ResourceExt};
-use setpoint::{Lister, ObjectKey, SharedInformer};
+use setpoint::manager::RunnableError;
+use setpoint::{Deleted, HandlerFns, Lister, ObjectKey, SharedInformer};
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -29,77 +32,108 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The version of the kubelet that the nodes play.
 const VERSION: &str = "v1.37.1";
 
+/// The annotation of a Node that is simulated.
+const SIMULATED: (&str, &str) = ("sim.setpoint.dev/simulated", "true");
+
+/// Why a heartbeat failed.
+#[derive(Debug, thiserror::Error)]
+enum BeatError {
+    #[error(transparent)]
+    Request(#[from] kube::Error),
+    #[error("the server did not answer in time")]
+    Late(#[from] Elapsed),
+    /// Nobody may take a node from its kubelet.
+    #[error(
+        "there is a node {0:?} that is not simulated; delete it, or run simulated nodes in a cluster that has none of \
+         that name"
+    )]
+    Foreign(String),
+}
+
 impl Nodes {
-    /// Lets all nodes live until the shutdown.
-    pub(super) async fn live(self, nodes: SharedInformer<Node>, shutdown: CancellationToken) {
+    /// Lets all nodes live until the shutdown. It fails if one of them is somebody else's.
+    pub(super) async fn live(
+        self,
+        nodes: SharedInformer<Node>,
+        shutdown: CancellationToken,
+    ) -> Result<(), RunnableError> {
+        let machines = self.clone();
+        let _deletions = nodes.add_handler(HandlerFns::new().on_delete(move |node: &Deleted<Node>| {
+            if let Some(machine) = machines.inner.machines.get(&node.object.name_any()) {
+                machine.gone.notify_one();
+            }
+        }));
         nodes.start();
         let nodes = nodes.lister();
-        let all = join_all(self.inner.machines.values().map(|machine| self.life_of(machine, &nodes)));
+        let all = try_join_all(self.inner.machines.values().map(|machine| self.life_of(machine, &nodes)));
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => {}
-            _ = all => {}
+            () = shutdown.cancelled() => Ok(()),
+            ended = all => ended.map(drop).map_err(Into::into),
         }
     }
 
     /// Registers a node, then renews its lease and reports its status, whenever it is on.
-    async fn life_of(&self, machine: &Machine, nodes: &Lister<Node>) {
+    async fn life_of(&self, machine: &Machine, nodes: &Lister<Node>) -> Result<(), BeatError> {
         let mut power = machine.power.subscribe();
         loop {
             // The sender is in the machine.
             if power.wait_for(|is_on| *is_on).await.is_err() {
-                return;
+                return Ok(());
             }
             let off = async { drop(power.wait_for(|is_on| !*is_on).await) };
             tokio::select! {
                 biased;
                 () = off => {}
-                () = self.beat(machine, nodes) => {}
+                foreign = self.beat(machine, nodes) => return Err(foreign),
             }
         }
     }
 
-    async fn beat(&self, machine: &Machine, nodes: &Lister<Node>) {
+    /// Beats until the node turns out to be somebody else's.
+    async fn beat(&self, machine: &Machine, nodes: &Lister<Node>) -> BeatError {
         let env = &self.inner.env;
         let mut reported = None;
         let mut lease: Option<Lease> = None;
         loop {
-            let is_marked =
-                nodes.get(&ObjectKey::cluster(&machine.name)).is_some_and(|node| !is_ready(&node));
+            let is_well = nodes.get(&ObjectKey::cluster(&machine.name)).is_some_and(|node| is_ready(&node));
             let due =
-                is_marked || reported.is_none_or(|at| env.instant().saturating_duration_since(at) >= REPORT);
+                !is_well || reported.is_none_or(|at| env.instant().saturating_duration_since(at) >= REPORT);
             let done = async {
                 if due {
                     self.report(machine).await?;
                     reported = Some(env.instant());
                 }
                 lease = Some(self.renew(machine, lease.take()).await?);
-                Ok::<_, kube::Error>(())
+                Ok::<_, BeatError>(())
             };
-            let done = timeout(LIMIT, done).await;
-            let wait = match done.unwrap_or_else(|late| Err(kube::Error::Service(late.into()))) {
+            let wait = match timeout(LIMIT, done).await.unwrap_or_else(|late| Err(late.into())) {
                 Ok(()) => env.jitter(RENEWAL, 0.04),
+                Err(foreign @ BeatError::Foreign(_)) => return foreign,
                 Err(error) => {
                     tracing::debug!(node = machine.name, %error, "a heartbeat failed; it is tried again");
                     env.jitter(RETRY, 0.5)
                 }
             };
-            tokio::time::sleep(wait).await;
+            // A node whose object was deleted registers again.
+            let _ = timeout(wait, machine.gone.notified()).await;
         }
     }
 
     /// Writes the node's status; makes the node if there is none.
-    async fn report(&self, machine: &Machine) -> Result<(), kube::Error> {
+    async fn report(&self, machine: &Machine) -> Result<(), BeatError> {
         let api: Api<Node> = Api::all(self.inner.client.clone());
-        let found = api.get_opt(&machine.name).await?;
-        if found.is_none() {
-            match api.create(&PostParams::default(), &decode(self.node(machine))?).await {
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
-                created => drop(created?),
-            }
+        let node = match api.get_opt(&machine.name).await? {
+            Some(found) => found,
+            None => api.create(&PostParams::default(), &decode(self.node(machine))?).await?,
+        };
+        if node.annotations().get(SIMULATED.0).is_none_or(|value| value != SIMULATED.1) {
+            machine.is_registered.store(false, Ordering::Relaxed);
+            return Err(BeatError::Foreign(machine.name.clone()));
         }
-        let status = json!({"status": self.status(machine, found.as_ref())});
+        let status = json!({"metadata": {"uid": node.uid()}, "status": self.status(machine, Some(&node))});
         api.patch_status(&machine.name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
+        machine.is_registered.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -115,7 +149,7 @@ impl Nodes {
                     "beta.kubernetes.io/os": "linux",
                     "beta.kubernetes.io/arch": "amd64",
                 },
-                "annotations": {"sim.setpoint.dev/simulated": "true"},
+                "annotations": {SIMULATED.0: SIMULATED.1},
             },
             "spec": {"podCIDR": machine.pod_cidr(), "podCIDRs": [machine.pod_cidr()]},
         })

@@ -12,6 +12,7 @@ use setpoint::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::annotations::Behaviour;
 use super::life::{LastEnd, Life, Stage, format_pod, pull_message};
+use super::obstacle::Needed;
 
 /// What a status needs to know besides the pod and its life.
 pub(super) struct Place {
@@ -50,7 +51,7 @@ pub(super) fn status(pod: &Pod, life: &Life, behaviour: &Behaviour, place: &Plac
 
 fn phase(life: &Life) -> &'static str {
     match life.stage {
-        Stage::Creating | Stage::PullFailed { .. } | Stage::Init(_) => "Pending",
+        Stage::Creating | Stage::Blocked(_) | Stage::PullFailed { .. } | Stage::Init(_) => "Pending",
         Stage::Running { .. } | Stage::BackOff { .. } => "Running",
         Stage::Stopping if life.started.is_some() => "Running",
         Stage::Stopping => "Pending",
@@ -79,9 +80,12 @@ impl View<'_> {
         let earlier = life.last_end.filter(|_| life.restarts > 0).map(|end| terminated(end, &before()));
         let waiting = |reason: &str, message: Option<String>| (Some(waiting(reason, message)), None, false);
         let (state, last, has_started) = match &life.stage {
-            Stage::Creating if self.has_inits() => waiting("PodInitializing", None),
+            Stage::Blocked(obstacle) if obstacle.by == Needed::ByContainer(container.name.clone()) => {
+                waiting("CreateContainerConfigError", Some(obstacle.why.clone()))
+            }
+            Stage::Creating | Stage::Blocked(_) if self.has_inits() => waiting("PodInitializing", None),
             Stage::Init(_) => waiting("PodInitializing", None),
-            Stage::Creating => waiting("ContainerCreating", None),
+            Stage::Creating | Stage::Blocked(_) => waiting("ContainerCreating", None),
             Stage::PullFailed { is_waiting } => {
                 let (reason, message) = self.pull_failure(container, *is_waiting);
                 waiting(reason, Some(message))
@@ -142,7 +146,7 @@ impl View<'_> {
         let id = container_id(self.uid(), &container.name, 0);
         let is_sidecar = container.restart_policy.as_deref() == Some("Always");
         let current = match self.life.stage {
-            Stage::Creating | Stage::PullFailed { .. } => 0,
+            Stage::Creating | Stage::Blocked(_) | Stage::PullFailed { .. } => 0,
             Stage::Init(current) => current,
             _ => usize::MAX,
         };
@@ -150,7 +154,7 @@ impl View<'_> {
         let is_over = matches!(self.life.stage, Stage::Ended { .. });
         let started = Some(self.life.arrived);
         let (state, ready, is_started) = if !has_begun {
-            (waiting("PodInitializing", None), false, false)
+            (self.init_waiting(container), false, false)
         } else if (is_sidecar && !is_over) || n == current {
             (running(started), is_sidecar, true)
         } else {
@@ -168,6 +172,18 @@ impl View<'_> {
             state: Some(state),
             last_state: Some(ContainerState::default()),
             ..ContainerStatus::default()
+        }
+    }
+}
+
+impl View<'_> {
+    /// Why an init container has not begun.
+    fn init_waiting(&self, container: &Container) -> ContainerState {
+        match &self.life.stage {
+            Stage::Blocked(obstacle) if obstacle.by == Needed::ByContainer(container.name.clone()) => {
+                waiting("CreateContainerConfigError", Some(obstacle.why.clone()))
+            }
+            _ => waiting("PodInitializing", None),
         }
     }
 }
@@ -207,7 +223,7 @@ fn conditions(
 ) -> Vec<PodCondition> {
     let mut conditions = old.conditions.clone().unwrap_or_default();
     let generation = view.pod.metadata.generation;
-    let has_sandbox = !matches!(view.life.stage, Stage::Creating | Stage::Ended { .. });
+    let has_sandbox = !matches!(view.life.stage, Stage::Creating | Stage::Blocked(_) | Stage::Ended { .. });
     let sandbox = (!has_sandbox).then(|| ("", String::new()));
     let containers_ready = containers_ready(view, containers);
     let ready = containers_ready.clone().or_else(|| gates(spec, &conditions));

@@ -35,7 +35,8 @@ pub(super) fn disliked_taints(pod: &Pod, node: &Node) -> usize {
     taints.filter(|taint| taint.effect == "PreferNoSchedule" && !is_tolerated(taint, tolerations)).count()
 }
 
-fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
+/// Whether a pod with these tolerations may be on a node with this taint.
+pub(crate) fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
     tolerations.iter().any(|toleration| {
         let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (effect, key) = (set(&toleration.effect), set(&toleration.key));
@@ -54,7 +55,8 @@ fn compare(taint: &Taint, toleration: &Toleration) -> Option<(i64, i64)> {
     Some((taint.value.as_ref()?.parse().ok()?, toleration.value.as_ref()?.parse().ok()?))
 }
 
-fn matches_selector(pod: &Pod, node: &Node) -> bool {
+/// Whether a node is one that the pod's selector and required affinity name.
+pub(crate) fn matches_selector(pod: &Pod, node: &Node) -> bool {
     let Some(spec) = &pod.spec else { return true };
     let labels = node.metadata.labels.clone().unwrap_or_default();
     let mut wanted = spec.node_selector.iter().flatten();

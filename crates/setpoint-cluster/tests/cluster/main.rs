@@ -1,7 +1,10 @@
 //! The cluster in one process, on virtual time.
 
+mod certificates;
 mod collecting;
 mod custom;
+mod daemon_sets;
+mod evictions;
 mod faults;
 mod loudness;
 mod namespaces;
@@ -11,3 +14,4 @@ mod rollout;
 mod scheduling;
 mod services;
 mod support;
+mod volumes;

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use serde_json::json;
 use setpoint::k8s_openapi::api::coordination::v1::Lease;
-use setpoint::k8s_openapi::api::core::v1::Node;
+use setpoint::k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 use setpoint::kube::Api;
 use setpoint::kube::api::DeleteParams;
-use setpoint_cluster::Cluster;
 use setpoint_cluster::node::{EXIT_CODE, FAIL_AFTER, IMAGE_PULL_ERROR, READY_AFTER};
+use setpoint_cluster::{Cluster, Controllers};
+use setpoint_sim::World;
 
-use crate::support::{condition, create, events, field, phase, pod, pod_until, pods, until, waiting};
+use crate::support::{condition, create, events, field, object, phase, pod, pod_until, pods, until, waiting};
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_runs_and_says_all_that_kubectl_shows() {
@@ -211,5 +212,103 @@ async fn a_killed_node_is_marked_and_its_pods_serve_nobody_until_it_is_back() {
         field(&nodes.get("node-1").await.unwrap(), "/spec/taints").is_null().then_some(())
     })
     .await;
+    cluster.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_node_registers_again_at_once() {
+    let cluster = Cluster::in_process().await.unwrap();
+    let nodes: Api<Node> = Api::all(cluster.client());
+    let first = until("the node", async || nodes.get_opt("node-1").await.unwrap()).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    nodes.delete("node-1", &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let again = nodes.get("node-1").await.unwrap();
+    assert_ne!(first.metadata.uid, again.metadata.uid);
+    assert_eq!(field(&again, "/status/conditions/3/status"), "True");
+    cluster.stop().await.unwrap();
+}
+
+#[test]
+fn a_node_that_is_not_simulated_is_left_alone() {
+    World::run(5, async |world| {
+        let nodes: Api<Node> = Api::all(world.direct());
+        let real = create(&nodes, &object(json!({"metadata": {"name": "node-1"}}))).await;
+        let bound = create(&pods(world.direct()), &pod("p", json!({}), json!({"nodeName": "node-1"}))).await;
+        let cluster = Cluster::builder(world.client_named("cluster"))
+            .env(world.env().clone())
+            .controllers(Controllers::none())
+            .start();
+        let error = cluster.ended().await.unwrap_err();
+        let cause = std::error::Error::source(&error).and_then(|error| error.source()).unwrap();
+        assert!(cause.to_string().contains("\"node-1\" that is not simulated"), "{cause}");
+        assert_eq!(nodes.get("node-1").await.unwrap(), real);
+        assert_eq!(pods(world.direct()).get("p").await.unwrap(), bound);
+    });
+}
+
+#[test]
+fn a_crash_loop_goes_on_in_a_process_that_takes_over() {
+    World::run(6, async |world| {
+        let start = || Cluster::builder(world.client_named("cluster")).env(world.env().clone()).start();
+        let mut cluster = start();
+        create(&pods(world.direct()), &pod("bad", json!({FAIL_AFTER: "1s"}), json!({}))).await;
+        for restarts in 2..6 {
+            let is_waiting = |pod: &Pod| {
+                field(pod, "/status/containerStatuses/0/state/waiting/reason") == "CrashLoopBackOff"
+                    && field(pod, "/status/containerStatuses/0/restartCount") == restarts
+            };
+            let before = pod_until(&cluster, "bad", is_waiting).await;
+            drop(cluster);
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            cluster = start();
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let after = pods(world.direct()).get("bad").await.unwrap();
+            assert_eq!(after.status, before.status);
+        }
+        // 10, 20, 40, 80 seconds and the runs between them: nothing was lost, nothing was waited for twice.
+        let bad = pods(world.direct()).get("bad").await.unwrap();
+        let message = field(&bad, "/status/containerStatuses/0/state/waiting/message");
+        assert!(message.as_str().unwrap().starts_with("back-off 1m20s restarting"), "{message}");
+        let age = world.env().now().duration_since(bad.metadata.creation_timestamp.unwrap().0);
+        assert!(age.as_secs() < 110, "{age}");
+        cluster.stop().await.unwrap();
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_what_it_needs() {
+    let cluster = Cluster::in_process().await.unwrap();
+    let all = pods(cluster.client());
+    let volumes = json!({"volumes": [
+        {"name": "cfg", "configMap": {"name": "settings"}},
+        {"name": "opt", "secret": {"secretName": "nobody", "optional": true}},
+    ]});
+    create(&all, &pod("mounts", json!({}), volumes)).await;
+    let env = json!([{"name": "X", "valueFrom": {"secretKeyRef": {"name": "password", "key": "k"}}}]);
+    let reads = json!({"containers": [{"name": "web", "image": "nginx", "env": env}]});
+    create(&all, &pod("reads", json!({}), reads)).await;
+    let claim = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "nobodys"}}]);
+    create(&all, &pod("stores", json!({}), json!({"nodeName": "node-1", "volumes": claim}))).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let waiting = waiting(&cluster, "mounts", "ContainerCreating").await;
+    assert_eq!(field(&waiting, "/status/phase"), "Pending");
+    let of_mounts = events(&cluster, "mounts").await;
+    let note = "MountVolume.SetUp failed for volume \"cfg\" : configmap \"settings\" not found";
+    assert!(of_mounts.contains(&("FailedMount".into(), note.into())), "{of_mounts:?}");
+    let reads = phase(&cluster, "reads", "Pending").await;
+    let state = field(&reads, "/status/containerStatuses/0/state/waiting");
+    let error = json!({"reason": "CreateContainerConfigError", "message": "secret \"password\" not found"});
+    assert_eq!(state, error);
+    phase(&cluster, "stores", "Pending").await;
+    let of_stores = events(&cluster, "stores").await;
+    assert!(of_stores.iter().any(|(_, note)| note.contains("persistentvolumeclaim \"nobodys\" not found")));
+    let map: ConfigMap = object(json!({"metadata": {"name": "settings"}}));
+    create(&Api::namespaced(cluster.client(), "default"), &map).await;
+    let secret: Secret = object(json!({"metadata": {"name": "password"}}));
+    create(&Api::namespaced(cluster.client(), "default"), &secret).await;
+    for name in ["mounts", "reads"] {
+        phase(&cluster, name, "Running").await;
+    }
     cluster.stop().await.unwrap();
 }

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use serde_json::json;
-use setpoint::k8s_openapi::api::apps::v1::Deployment;
+use setpoint::k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use setpoint::k8s_openapi::api::batch::v1::{CronJob, Job};
-use setpoint::k8s_openapi::api::core::v1::{Namespace, Service};
+use setpoint::k8s_openapi::api::core::v1::{
+    Endpoints, Namespace, PersistentVolumeClaim, ReplicationController, Service,
+};
+use setpoint::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use setpoint::kube::Api;
 use setpoint::kube::api::{DeleteParams, Patch, PatchParams};
 use setpoint_cluster::Cluster;
@@ -47,6 +50,51 @@ async fn live_a_little(world: &World) {
     .await;
 }
 
+/// Something for every other controller, as it is when it has come to rest.
+async fn live_with_state(world: &World) {
+    let client = || world.direct();
+    let template = |app: &str| json!({"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "a", "image": "b"}]}});
+    let workload = |name: &str, spec: serde_json::Value| {
+        let mut object = json!({"metadata": {"name": name}, "spec": spec});
+        object["spec"]["template"] = template(name);
+        if name != "old" {
+            object["spec"]["selector"] = json!({"matchLabels": {"app": name}});
+        }
+        object
+    };
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let claims = json!([{"metadata": {"name": "data"}, "spec": claim}]);
+    let sets: Api<StatefulSet> = Api::namespaced(client(), "default");
+    let set = json!({"replicas": 2, "serviceName": "db", "volumeClaimTemplates": claims,
+        "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete", "whenDeleted": "Delete"}});
+    create(&sets, &object(workload("db", set))).await;
+    let daemons: Api<DaemonSet> = Api::namespaced(client(), "default");
+    create(&daemons, &object(workload("agent", json!({})))).await;
+    let old: Api<ReplicationController> = Api::namespaced(client(), "default");
+    create(&old, &object(workload("old", json!({"replicas": 1})))).await;
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(client(), "default");
+    for (name, app) in [("db", "db"), ("nobody", "nobody")] {
+        let spec = json!({"maxUnavailable": 1, "selector": {"matchLabels": {"app": app}}});
+        create(&budgets, &object(json!({"metadata": {"name": name}, "spec": spec}))).await;
+    }
+    let unused: Api<PersistentVolumeClaim> = Api::namespaced(client(), "default");
+    create(&unused, &object(json!({"metadata": {"name": "unused"}, "spec": claim}))).await;
+    let services: Api<Service> = Api::namespaced(client(), "default");
+    create(&services, &object(json!({"metadata": {"name": "own"}, "spec": {"ports": [{"port": 80}]}}))).await;
+    let endpoints: Api<Endpoints> = Api::namespaced(client(), "default");
+    let subsets = json!([{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80, "protocol": "TCP"}]}]);
+    create(&endpoints, &object(json!({"metadata": {"name": "own"}, "subsets": subsets}))).await;
+    until("they are up", async || {
+        let (set, daemon) = (sets.get("db").await.unwrap(), daemons.get("agent").await.unwrap());
+        let old = old.get("old").await.unwrap();
+        let is_up = field(&set, "/status/availableReplicas") == 2
+            && field(&daemon, "/status/numberAvailable") == 3
+            && field(&old, "/status/availableReplicas") == 1;
+        is_up.then_some(())
+    })
+    .await;
+}
+
 #[test]
 fn nothing_is_written_at_rest_but_leases_and_heartbeats() {
     World::run(7, async |world| {
@@ -71,6 +119,7 @@ fn nothing_is_written_at_rest_but_leases_and_heartbeats() {
         })
         .await;
         live_a_little(&world).await;
+        live_with_state(&world).await;
         tokio::time::sleep(Duration::from_secs(60)).await;
         let before = world.trace().entries().len();
         tokio::time::sleep(Duration::from_secs(600)).await;

@@ -1,11 +1,17 @@
 //! The endpoints of services.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
 use serde_json::json;
 use setpoint::k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use setpoint::k8s_openapi::api::discovery::v1::EndpointSlice;
 use setpoint::kube::Api;
-use setpoint::kube::api::{DeleteParams, ListParams};
+use setpoint::kube::api::{DeleteParams, ListParams, WatchEvent, WatchParams};
 use setpoint_cluster::Cluster;
+use setpoint_sim::World;
 
 use crate::support::{create, field, object, pod, pods, until};
 
@@ -43,7 +49,9 @@ async fn a_service_has_the_addresses_of_the_pods_that_it_selects() {
     .await;
     let [slice] = &endpoints[..] else { panic!("one slice") };
     assert_eq!(field(slice, "/ports/0/port"), 8080);
-    assert_eq!(field(slice, "/endpoints/0/targetRef/name"), "a");
+    let mut names: Vec<_> = (0..2).map(|n| field(slice, &format!("/endpoints/{n}/targetRef/name"))).collect();
+    names.sort_by_key(ToString::to_string);
+    assert_eq!(names, ["a", "b"]);
     assert_eq!(field(slice, "/endpoints/0/nodeName"), "node-1");
     pods(cluster.client()).delete("a", &DeleteParams::default()).await.unwrap();
     until("one endpoint", async || {
@@ -94,10 +102,66 @@ async fn a_service_has_endpoints_beside_its_slices() {
     create(&all, &object(json!({"metadata": {"name": "no-service"}}))).await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     assert_eq!(all.get("own").await.unwrap(), own);
+    let slices: Api<EndpointSlice> = Api::namespaced(cluster.client(), "default");
+    let of_own = ListParams::default().labels("kubernetes.io/service-name=own");
+    let mirror = slices.list(&of_own).await.unwrap().items.remove(0);
+    assert_eq!(field(&mirror, "/endpoints/0/addresses"), json!(["192.0.2.1"]));
+    let manager = mirror.metadata.labels.unwrap().remove("endpointslice.kubernetes.io/managed-by").unwrap();
+    assert_eq!(manager, "endpointslicemirroring-controller.k8s.io");
     for name in ["web", "own"] {
         services.delete(name, &DeleteParams::default()).await.unwrap();
         until("gone", async || all.get_opt(name).await.unwrap().is_none().then_some(())).await;
     }
+    until("no mirror", async || slices.list(&of_own).await.unwrap().items.is_empty().then_some(())).await;
     all.get("no-service").await.unwrap();
     cluster.stop().await.unwrap();
+}
+
+#[test]
+fn an_endpoint_is_in_a_slice_at_every_moment() {
+    World::run(9, async |world| {
+        let cluster =
+            Cluster::builder(world.client_named("cluster")).env(world.env().clone()).nodes(2).start();
+        let services: Api<Service> = Api::namespaced(world.direct(), "default");
+        let spec = json!({"selector": {"app": "web"}, "ports": [{"port": 80}]});
+        create(&services, &object(json!({"metadata": {"name": "web"}, "spec": spec}))).await;
+        let labelled = |name: String| {
+            let mut pod = pod(&name, json!({}), json!({}));
+            pod.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+            pod
+        };
+        for n in 1..=150 {
+            create(&pods(world.direct()), &labelled(format!("p{n:03}"))).await;
+        }
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let all: Api<EndpointSlice> = Api::namespaced(world.direct(), "default");
+        let least: Arc<Mutex<usize>> = Arc::new(Mutex::new(usize::MAX));
+        let seen = least.clone();
+        let watch = world.env().spawn(async move {
+            let list = all.list(&ListParams::default()).await.unwrap();
+            let version = list.metadata.resource_version.unwrap();
+            let mut known: BTreeMap<_, _> =
+                list.items.into_iter().map(|slice| (slice.metadata.name.clone(), slice)).collect();
+            let mut events = all.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+            while let Some(event) = events.next().await {
+                match event.unwrap() {
+                    WatchEvent::Added(slice) | WatchEvent::Modified(slice) => {
+                        known.insert(slice.metadata.name.clone(), slice);
+                    }
+                    WatchEvent::Deleted(slice) => drop(known.remove(&slice.metadata.name)),
+                    _ => continue,
+                }
+                let old = known.values().flat_map(|slice| slice.endpoints.iter().flatten());
+                let old: BTreeSet<_> = old.filter_map(|e| e.target_ref.as_ref()?.name.clone()).collect();
+                let old = old.iter().filter(|name| *name != "p000").count();
+                let mut least = seen.lock().unwrap();
+                *least = old.min(*least);
+            }
+        });
+        create(&pods(world.direct()), &labelled("p000".into())).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        drop(watch);
+        assert_eq!(*least.lock().unwrap(), 150);
+        cluster.stop().await.unwrap();
+    });
 }

@@ -11,7 +11,7 @@ use setpoint_env::Task;
 use setpoint_sim::{Match, Swarm, World};
 use tokio::time::sleep;
 
-use crate::support::{Running, SECOND, deployment, image, start, watch_all};
+use crate::support::{Running, SECOND, deployment, image, is_ready, start, watch_all};
 
 const REPLICAS: usize = 6;
 /// The bounds of the default strategy, 25 % each: two more, one less.
@@ -37,11 +37,6 @@ impl Bounds {
         }
         self.least_ready = self.least_ready.min(ready);
     }
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Counts pods at every event of a watch.

@@ -6,4 +6,5 @@ mod faults;
 mod jobs;
 mod kubelet;
 mod rollouts;
+mod stateful_sets;
 mod support;

@@ -24,7 +24,7 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 /// The controllers that these tests are about.
-const TESTED: &str = "deployment,replicaset,job,cronjob,ttl-after-finished";
+const TESTED: &str = "deployment,replicaset,statefulset,job,cronjob,ttl-after-finished";
 
 /// Starts the controllers; drop them to crash them.
 pub(crate) fn start(world: &World) -> Cluster {
@@ -135,6 +135,11 @@ impl Running {
         events.sort_by_key(|event| event.metadata.resource_version.clone().unwrap().parse::<u64>().unwrap());
         events.into_iter().map(|event| (event.reason.unwrap(), event.message.unwrap())).collect()
     }
+}
+
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 pub(crate) fn is_rolled_out(deployment: &Deployment) -> bool {

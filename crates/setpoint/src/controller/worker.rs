@@ -25,6 +25,9 @@ use crate::mutants::{Promise, is_kept};
 use crate::workqueue::{Item, Released, Until};
 use crate::{ObjectKey, Reasons, WorkQueue};
 
+/// How long a reconcile waits until the events of earlier ones are written, if there are very many.
+const EVENTS: Duration = Duration::from_secs(1);
+
 /// What the workers of one controller share.
 pub(super) struct Work {
     pub(super) queue: WorkQueue<ObjectKey>,
@@ -47,10 +50,15 @@ pub(super) async fn run(work: Arc<Work>, client: Client, fence: Option<Fence>, e
     // Keys of which the server is being asked what they wrote.
     let mut asking: Vec<Task<()>> = Vec::new();
     loop {
+        // Events are told of everything that is done, so no more is done than can be told.
+        let next = async {
+            work.context.recorder.has_room(EVENTS).await;
+            work.queue.get().await
+        };
         let item = tokio::select! {
             biased;
             () = ending.cancelled(), if is_kept(Promise::Shutdown) => break,
-            item = work.queue.get() => item,
+            item = next => item,
         };
         let Some(mut item) = item else { break };
         // A process that was stopped for a while may have a key before it knows that another one leads.

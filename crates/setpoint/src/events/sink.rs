@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::{core, events};
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use setpoint_env::Env;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::correlate::{Correlator, Series, SeriesKey};
@@ -30,21 +31,27 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(10);
+/// How many Events are written at the same time. Of one Event there is one write at a time.
+const WRITERS: usize = 8;
 
 /// Events that are to be written, each once however often it happened.
 pub(super) struct Queue {
     env: Env,
     capacity: usize,
     state: Mutex<State>,
-    /// How many Events are not written yet, the one under way included.
+    /// How many Events are not written yet, those under way included.
     unsent: watch::Sender<usize>,
+    /// Told when there is something to write.
+    ready: Notify,
     counters: Counters,
 }
 
 struct State {
     correlator: Correlator,
+    /// What is to be written, and is not being written.
     order: VecDeque<SeriesKey>,
     waiting: BTreeMap<SeriesKey, Series>,
+    under_way: BTreeSet<SeriesKey>,
 }
 
 struct Counters {
@@ -56,9 +63,21 @@ struct Counters {
 
 impl Queue {
     pub(super) fn new(source: Source, env: Env, metrics: &Metrics, capacity: usize) -> Queue {
-        let state = State { correlator: Correlator::new(), order: VecDeque::new(), waiting: BTreeMap::new() };
+        let state = State {
+            correlator: Correlator::new(),
+            order: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            under_way: BTreeSet::new(),
+        };
         let counters = Counters::new(&source.controller, metrics);
-        Queue { env, capacity, state: Mutex::new(state), unsent: watch::Sender::new(0), counters }
+        Queue {
+            env,
+            capacity,
+            state: Mutex::new(state),
+            unsent: watch::Sender::new(0),
+            ready: Notify::new(),
+            counters,
+        }
     }
 
     /// Takes an event, folded into what is known. Never waits.
@@ -74,8 +93,11 @@ impl Queue {
             self.counters.full.inc();
         } else {
             state.waiting.insert(key.clone(), series);
-            state.order.push_back(key);
             self.unsent.send_modify(|unsent| *unsent += 1);
+            if !state.under_way.contains(&key) {
+                state.order.push_back(key);
+                self.ready.notify_one();
+            }
         }
     }
 
@@ -83,7 +105,28 @@ impl Queue {
         let mut state = self.state.lock();
         let key = state.order.pop_front()?;
         let series = state.waiting.remove(&key)?;
+        state.under_way.insert(key.clone());
         Some((key, series))
+    }
+
+    /// An Event is written, or given up. If it has happened again meanwhile, its turn comes again.
+    fn done(&self, key: SeriesKey) {
+        let mut state = self.state.lock();
+        state.under_way.remove(&key);
+        if state.waiting.contains_key(&key) {
+            state.order.push_back(key);
+            self.ready.notify_one();
+        }
+        self.unsent.send_modify(|unsent| *unsent -= 1);
+    }
+
+    /// Waits until half of the room is free, `limit` at most.
+    pub(super) async fn has_room(&self, limit: Duration) {
+        let enough = self.capacity.div_ceil(2);
+        if *self.unsent.borrow() > enough {
+            let mut unsent = self.unsent.subscribe();
+            let _in_time = timeout(limit, unsent.wait_for(|unsent| *unsent <= enough)).await;
+        }
     }
 
     pub(super) async fn flush(&self, limit: Duration) -> usize {
@@ -119,15 +162,15 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// Writes what is in the queue, one Event after the other, for ever.
-pub(super) async fn run(queue: Arc<Queue>, mut writer: Writer) {
-    let mut unsent = queue.unsent.subscribe();
+/// Writes what is in the queue, some Events at a time, for ever.
+pub(super) async fn run(queue: Arc<Queue>, writer: Writer) {
+    join_all((0..WRITERS).map(|_| write_all(&queue, &writer))).await;
+}
+
+async fn write_all(queue: &Queue, writer: &Writer) {
     loop {
-        if unsent.wait_for(|unsent| *unsent > 0).await.is_err() {
-            return;
-        }
         while let Some((key, series)) = queue.take() {
-            match writer.write(key, &series).await {
+            match writer.write(&key, &series).await {
                 Ok(()) => queue.counters.written.inc(),
                 Err(error) => {
                     queue.counters.failed.inc();
@@ -143,8 +186,9 @@ pub(super) async fn run(queue: Arc<Queue>, mut writer: Writer) {
                     }
                 }
             }
-            queue.unsent.send_modify(|unsent| *unsent -= 1);
+            queue.done(key);
         }
+        queue.ready.notified().await;
     }
 }
 
@@ -191,19 +235,19 @@ pub(super) struct Writer {
     source: Source,
     env: Env,
     /// Which Events the server has, as far as we know.
-    stored: BTreeSet<SeriesKey>,
+    stored: Mutex<BTreeSet<SeriesKey>>,
 }
 
 impl Writer {
     pub(super) fn new(client: Client, api: EventApi, source: Source, env: Env) -> Writer {
-        Writer { client, api, source, env, stored: BTreeSet::new() }
+        Writer { client, api, source, env, stored: Mutex::default() }
     }
 
     /// Writes an Event, with retries.
-    async fn write(&mut self, key: SeriesKey, series: &Series) -> Result<(), Failure> {
+    async fn write(&self, key: &SeriesKey, series: &Series) -> Result<(), Failure> {
         let mut wait = FIRST_WAIT;
         for _ in 1..TRIES {
-            match self.try_write(&key, series).await {
+            match self.try_write(key, series).await {
                 Err(failure) if failure.is_transient() => {
                     tokio::time::sleep(self.env.jitter(wait, 0.5)).await;
                     wait = (wait * 2).min(LONGEST_WAIT);
@@ -211,10 +255,10 @@ impl Writer {
                 settled => return settled,
             }
         }
-        self.try_write(&key, series).await
+        self.try_write(key, series).await
     }
 
-    async fn try_write(&mut self, key: &SeriesKey, series: &Series) -> Result<(), Failure> {
+    async fn try_write(&self, key: &SeriesKey, series: &Series) -> Result<(), Failure> {
         match self.api {
             EventApi::EventsV1 => self.put(key, series, events_v1(series, &self.source)).await,
             EventApi::CoreV1 => self.put(key, series, core_v1(series, &self.source)).await,
@@ -222,12 +266,12 @@ impl Writer {
     }
 
     /// Creates an Event, or patches it if it is there.
-    async fn put<K: EventKind>(&mut self, key: &SeriesKey, series: &Series, event: K) -> Result<(), Failure> {
+    async fn put<K: EventKind>(&self, key: &SeriesKey, series: &Series, event: K) -> Result<(), Failure> {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace(series));
-        if series.count > 1 && self.stored.contains(key) {
+        if series.count > 1 && self.stored.lock().contains(key) {
             match self.patch(&api, series).await {
                 // It has expired, or somebody deleted it.
-                Err(failure) if failure.code() == Some(404) => drop(self.stored.remove(key)),
+                Err(failure) if failure.code() == Some(404) => drop(self.stored.lock().remove(key)),
                 settled => return settled,
             }
         }
@@ -249,11 +293,12 @@ impl Writer {
     }
 
     /// A set that has grown too large starts anew: the price is a create that is answered "already there".
-    fn remember(&mut self, key: &SeriesKey) {
-        if self.stored.len() >= 4096 {
-            self.stored.clear();
+    fn remember(&self, key: &SeriesKey) {
+        let mut stored = self.stored.lock();
+        if stored.len() >= 4096 {
+            stored.clear();
         }
-        self.stored.insert(key.clone());
+        stored.insert(key.clone());
     }
 }
 

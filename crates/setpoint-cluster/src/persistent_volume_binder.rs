@@ -1,0 +1,135 @@
+//! Binds claims to volumes, makes volumes for claims that no volume will do for, and sees to volumes whose claim is gone.
+//!
+//! No storage is behind a volume: whatever provisioner a storage class names, it is simulated here.
+
+mod claim;
+mod matching;
+mod provision;
+mod volume;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::ResourceExt;
+use setpoint::{Controller, Lister, Manager, ObjectKey};
+
+use crate::controllers::Setup;
+
+/// How long one reconcile may take.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+const NAME: &str = "persistentvolume-binder-controller";
+
+/// The annotations by which binding is known to be complete, and to be this controller's decision.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+
+/// Adds the controllers of claims and of volumes.
+pub(crate) fn add_to(manager: Manager, setup: &Setup) -> Manager {
+    let informers = manager.informers();
+    let (claims, volumes) = (
+        informers.informer::<PersistentVolumeClaim>().lister(),
+        informers.informer::<PersistentVolume>().lister(),
+    );
+    let (of_class, of_volume) = (claims.clone(), claims);
+    let claims = Controller::<PersistentVolumeClaim>::new(NAME, claim::reconcile)
+        .watches::<PersistentVolume>(move |volume| concerned(&of_volume, volume))
+        .watches::<StorageClass>(move |_| waiting(&of_class, None))
+        .watches::<Pod>(using)
+        .time_limit(TIME_LIMIT);
+    let by_claim = move |claim: &PersistentVolumeClaim| {
+        let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
+        let namespace = claim.namespace().unwrap_or_default();
+        let bound = volumes.list().into_iter().filter(|volume| {
+            let of = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+            of.is_some_and(|of| of.namespace.as_ref() == Some(&namespace) && of.name == claim.metadata.name)
+        });
+        let names = bound.map(|volume| volume.name_any()).chain(volume);
+        names.map(|name| ObjectKey::cluster(&name)).collect()
+    };
+    let volumes = Controller::<PersistentVolume>::new(NAME, volume::reconcile)
+        .watches::<PersistentVolumeClaim>(by_claim)
+        .time_limit(TIME_LIMIT);
+    let client = setup.client.clone();
+    manager.controller(claims).controller(volumes).runnable("storage class", move |shutdown| async move {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => {}
+            () = provision::offer_class(client) => {}
+        }
+        Ok(())
+    })
+}
+
+/// The claim that a volume is for, or those that may take it.
+fn concerned(claims: &Lister<PersistentVolumeClaim>, volume: &PersistentVolume) -> Vec<ObjectKey> {
+    match volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()) {
+        Some(claim) => {
+            let (Some(namespace), Some(name)) = (&claim.namespace, &claim.name) else { return Vec::new() };
+            vec![ObjectKey::namespaced(namespace, name)]
+        }
+        None => waiting(claims, Some(volume)),
+    }
+}
+
+/// The claims that wait for a volume, or for this one.
+fn waiting(claims: &Lister<PersistentVolumeClaim>, volume: Option<&PersistentVolume>) -> Vec<ObjectKey> {
+    let is_waiting = |claim: &Arc<PersistentVolumeClaim>| {
+        !is_bound(claim) && volume.is_none_or(|volume| class_of_volume(volume) == class_of(claim))
+    };
+    let claims = claims.list();
+    let waiting = claims.iter().filter(|claim| is_waiting(claim));
+    waiting
+        .map(|claim| ObjectKey::namespaced(&claim.namespace().unwrap_or_default(), &claim.name_any()))
+        .collect()
+}
+
+/// The claims of a pod that has a node.
+fn using(pod: &Pod) -> Vec<ObjectKey> {
+    if crate::pod::node_name(pod).is_empty() {
+        return Vec::new();
+    }
+    let namespace = pod.namespace().unwrap_or_default();
+    claims_of(pod).iter().map(|claim| ObjectKey::namespaced(&namespace, claim)).collect()
+}
+
+/// The names of the claims that a pod uses.
+pub(crate) fn claims_of(pod: &Pod) -> Vec<String> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let claims = volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(claim), _) => Some(claim.claim_name.clone()),
+        (None, Some(_)) => Some(format!("{}-{}", pod.name_any(), volume.name)),
+        (None, None) => None,
+    });
+    claims.collect()
+}
+
+/// Whether a claim has its volume for good.
+fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    claim.annotations().contains_key(BIND_COMPLETED)
+}
+
+/// The class of a claim; none if it asks for the default one.
+fn class_of(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let annotation = claim.annotations().get("volume.beta.kubernetes.io/storage-class");
+    let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
+    annotation.or(class).map(String::as_str)
+}
+
+fn class_of_volume(volume: &PersistentVolume) -> Option<&str> {
+    Some(volume.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()).unwrap_or_default())
+}
+
+/// How many bytes a claim asks for, or a volume has.
+fn storage(
+    amounts: Option<&BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>,
+) -> i128 {
+    let amount = amounts.and_then(|amounts| amounts.get("storage"));
+    amount.and_then(|amount| setpoint_kinds::quantity_nanos(&amount.0).ok()).unwrap_or(0)
+}

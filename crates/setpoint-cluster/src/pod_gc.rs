@@ -1,0 +1,173 @@
+//! Deletes pods that nobody else will: those of nodes that are gone, those that are deleted and never had a node, and
+//! the oldest of very many that have ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use parking_lot::Mutex;
+use serde_json::json;
+use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, SharedInformerFactory};
+use tokio::time::Instant;
+
+use crate::{caches, failure, pod};
+
+/// How long one reconcile may take.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+const NAME: &str = "pod-garbage-collector-controller";
+/// How long a node may be gone before its pods are: it may come back.
+const QUARANTINE: Duration = Duration::from_secs(40);
+/// How many pods that have ended are kept.
+const KEPT: usize = 12_500;
+/// The taint of a node that will not come back.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// What this process has seen.
+#[derive(Default)]
+struct Seen {
+    /// Since when nodes are missing.
+    missing: Mutex<BTreeMap<String, Instant>>,
+    /// Pods that have ended: evicted ones first, then the oldest.
+    ended: Mutex<Ended>,
+}
+
+#[derive(Default)]
+struct Ended {
+    order: BTreeSet<(bool, Option<Timestamp>, ObjectKey)>,
+    places: BTreeMap<ObjectKey, (bool, Option<Timestamp>)>,
+}
+
+impl Ended {
+    fn remove(&mut self, key: &ObjectKey) {
+        if let Some((is_kept, created)) = self.places.remove(key) {
+            self.order.remove(&(is_kept, created, key.clone()));
+        }
+    }
+
+    /// Notes a pod that has ended, and gives the one to delete, if there are more than `most`.
+    fn add(
+        &mut self,
+        key: &ObjectKey,
+        is_evicted: bool,
+        created: Option<Timestamp>,
+        most: usize,
+    ) -> Option<ObjectKey> {
+        self.remove(key);
+        self.places.insert(key.clone(), (!is_evicted, created));
+        self.order.insert((!is_evicted, created, key.clone()));
+        let (_, _, first) = self.order.first().filter(|_| self.order.len() > most)?;
+        Some(first.clone())
+    }
+}
+
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Pod> {
+    let pods = informers.informer::<Pod>();
+    caches::index_pods(&pods);
+    let (pods, nodes) = (pods.lister(), informers.informer::<Node>().lister());
+    Controller::new(NAME, reconcile)
+        .watches::<Node>(move |node| {
+            let name = node.name_any();
+            let is_gone = nodes.get(&ObjectKey::cluster(&name)).is_none();
+            let keys = || pods.index_keys(caches::BY_NODE, &name).unwrap_or_default();
+            if is_gone || is_out_of_service(node) { keys() } else { Vec::new() }
+        })
+        .time_limit(TIME_LIMIT)
+        .state(Seen::default())
+}
+
+fn is_out_of_service(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let is_ready =
+        conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    !is_ready && taints.into_iter().any(|taint| taint.key == OUT_OF_SERVICE)
+}
+
+async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let seen = cx.state::<Seen>();
+    let Some(pod) = cx.lister::<Pod>().get(&key) else {
+        seen.ended.lock().remove(&key);
+        return Ok(Action::done());
+    };
+    if pod::is_finished(&pod) {
+        let is_evicted =
+            pod.status.as_ref().is_some_and(|status| status.reason.as_deref() == Some("Evicted"));
+        let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let surplus = seen.ended.lock().add(&key, is_evicted, created, KEPT);
+        if let Some(surplus) = surplus.and_then(|key| cx.lister::<Pod>().get(&key)) {
+            end(&cx, &surplus, None).await?;
+        }
+    }
+    let is_deleted = pod.metadata.deletion_timestamp.is_some();
+    let name = pod::node_name(&pod);
+    if name.is_empty() {
+        if is_deleted && pod.metadata.deletion_grace_period_seconds != Some(0) {
+            end(&cx, &pod, None).await?;
+        }
+        return Ok(Action::done());
+    }
+    if let Some(node) = cx.lister::<Node>().get(&ObjectKey::cluster(name)) {
+        seen.missing.lock().remove(name);
+        if is_deleted && is_out_of_service(&node) {
+            end(&cx, &pod, None).await?;
+        }
+        return Ok(Action::done());
+    }
+    let now = cx.env().instant();
+    let since = *seen.missing.lock().entry(name.to_owned()).or_insert(now);
+    let left = QUARANTINE.saturating_sub(now.saturating_duration_since(since));
+    if !left.is_zero() {
+        return Ok(Action::requeue_after(left));
+    }
+    // Nothing is deleted for what only a cache says.
+    if Api::<Node>::all(cx.untracked_client()).get_opt(name).await?.is_none() {
+        end(&cx, &pod, Some("PodGC: node no longer exists")).await?;
+    }
+    Ok(Action::done())
+}
+
+/// Says that a pod has failed, unless it has ended, and deletes it without waiting for a kubelet.
+async fn end(cx: &Context, pod: &Pod, why: Option<&str>) -> Result<(), ReconcileError> {
+    let pods: Api<Pod> = Api::namespaced(cx.client(), &pod.namespace().unwrap_or_default());
+    let name = pod.name_any();
+    let done = async {
+        if !pod::is_finished(pod) {
+            let mut patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Failed"}});
+            if let Some(why) = why {
+                patch["status"]["conditions"] = json!([{
+                    "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "message": why,
+                    "lastTransitionTime": format!("{:.0}", cx.env().now()),
+                    "observedGeneration": pod.metadata.generation,
+                }]);
+            }
+            pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&patch)).await?;
+        }
+        let this = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
+        pods.delete(&name, &DeleteParams::default().grace_period(0).preconditions(this)).await?;
+        Ok::<_, kube::Error>(())
+    };
+    match done.await {
+        Err(error) if failure::is_not_found(&error) => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_pods_that_have_ended_the_evicted_and_the_oldest_go_first() {
+        let mut ended = Ended::default();
+        let key = |name: &str| ObjectKey::namespaced("n", name);
+        let at = |second| Timestamp::from_second(second).ok();
+        assert_eq!(ended.add(&key("old"), false, at(1), 2), None);
+        assert_eq!(ended.add(&key("new"), false, at(3), 2), None);
+        assert_eq!(ended.add(&key("evicted"), true, at(9), 2), Some(key("evicted")));
+        ended.remove(&key("evicted"));
+        assert_eq!(ended.add(&key("newer"), false, at(4), 2), Some(key("old")));
+    }
+}
