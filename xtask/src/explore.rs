@@ -135,7 +135,9 @@ fn build(subjects: &[&Subject], release: bool) -> Result<Vec<Program>> {
     let mut names: Vec<&str> = subjects.iter().map(|subject| subject.program).collect();
     names.sort_unstable();
     names.dedup();
-    names.into_iter().for_each(|name| drop(cargo.args(["--test", name])));
+    for name in names {
+        cargo.args(["--test", name]);
+    }
     let built = cargo.stderr(Stdio::inherit()).output().context("cargo cannot be run")?;
     ensure!(built.status.success(), "the tests cannot be built");
     let messages =

@@ -125,9 +125,12 @@ fn wanted(cx: &Context, endpoints: &Endpoints) -> Vec<EndpointSlice> {
     slices
 }
 
+/// Ports, and what has them.
+type Ports = (Vec<EndpointPort>, Vec<Endpoint>);
+
 /// The slices, and how many addresses are none or too many.
 fn mirror(endpoints: &Endpoints) -> (Vec<EndpointSlice>, usize, usize) {
-    let mut groups: BTreeMap<(&str, String), (Vec<EndpointPort>, Vec<Endpoint>)> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, String), Ports> = BTreeMap::new();
     let (mut invalid, mut skipped) = (0, 0);
     for subset in endpoints.subsets.iter().flatten() {
         let ports: Vec<EndpointPort> = subset.ports.iter().flatten().map(port).collect();

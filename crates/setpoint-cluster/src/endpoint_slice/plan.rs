@@ -69,7 +69,31 @@ pub(super) fn plan(service: &Service, pods: &[Arc<Pod>], current: &[Arc<Endpoint
             None => plan.delete.push(unused.name_any()),
         }
     }
+    plan.update = in_order(plan.update, current);
     plan
+}
+
+/// Who moves to another slice is there before it is gone from its own. Two slices that both give and take are written in any
+/// order.
+fn in_order(updates: Vec<EndpointSlice>, current: &[Arc<EndpointSlice>]) -> Vec<EndpointSlice> {
+    let before: BTreeMap<String, &Arc<EndpointSlice>> =
+        current.iter().map(|slice| (slice.name_any(), slice)).collect();
+    let mut waiting: Vec<(BTreeSet<String>, BTreeSet<String>, EndpointSlice)> = Vec::new();
+    for update in updates {
+        let has: BTreeSet<String> = identities(&update).collect();
+        let had = before.get(&update.name_any()).into_iter().flat_map(|slice| identities(slice));
+        let loses = had.filter(|identity| !has.contains(identity)).collect();
+        waiting.push((has, loses, update));
+    }
+    let mut ordered = Vec::new();
+    while !waiting.is_empty() {
+        let gives_nothing = |(_, loses, _): &(_, BTreeSet<String>, _)| {
+            !waiting.iter().any(|(has, ..)| !has.is_disjoint(loses))
+        };
+        let next = waiting.iter().position(gives_nothing).unwrap_or(0);
+        ordered.push(waiting.remove(next).2);
+    }
+    ordered
 }
 
 /// Leaves endpoints where they are, and puts new ones where slices change anyway.

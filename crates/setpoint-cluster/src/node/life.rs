@@ -201,12 +201,12 @@ impl Life {
         match (&self.stage, obstacle) {
             (Stage::Blocked(known), Some(obstacle)) if known == obstacle => return told,
             (Stage::Blocked(_), None) => self.due = Some(now.instant),
-            (stage, Some(obstacle)) if self.is_due(now) || matches!(stage, Stage::Blocked(_)) => {
-                if self.is_before_start() {
-                    tell_obstacle(obstacle, &mut told);
-                    self.enter(Stage::Blocked(obstacle.clone()), now, None);
-                    return told;
-                }
+            (stage, Some(obstacle))
+                if (self.is_due(now) || matches!(stage, Stage::Blocked(_))) && self.is_before_start() =>
+            {
+                tell_obstacle(obstacle, &mut told);
+                self.enter(Stage::Blocked(obstacle.clone()), now, None);
+                return told;
             }
             _ => {}
         }

@@ -76,7 +76,7 @@ pub(super) fn wanted_owners(
     }
     let is_ours = |owner: &OwnerReference| is_it(owner, set) || is_it(owner, pod);
     let mut wanted: Vec<OwnerReference> =
-        owners(claim).iter().filter(|owner| !names(*owner, set) && !names(*owner, pod)).cloned().collect();
+        owners(claim).iter().filter(|owner| !names(owner, set) && !names(owner, pod)).cloned().collect();
     if has_foreign_controller(claim, set, pod) {
         return owners(claim).iter().any(is_ours).then_some(wanted);
     }

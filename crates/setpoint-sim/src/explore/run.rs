@@ -40,7 +40,6 @@ const STEP_LIMIT: Duration = Duration::from_secs(24 * 3600);
 const MOST_ENDS: u32 = 20;
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
-const JSON: &str = "application/json";
 const FINALIZER: &str = "sim.setpoint.dev/foreign";
 
 /// What a run has come to.
@@ -224,7 +223,7 @@ impl Running {
     /// Deletes an object and waits until it is gone, as kubectl does. A fault that keeps it from going ends: the story cannot
     /// go on with it.
     async fn delete(&self, target: &Target) {
-        self.hand.send(Method::DELETE, &target.path, JSON, None).await;
+        self.hand.delete(&target.path, json!({})).await;
         for limit in [DELETE_LIMIT, self.scenario.healing] {
             let gone = async {
                 while self.hand.get(&target.path).await.is_some() {
@@ -342,7 +341,7 @@ impl Running {
                 sleep(GARBAGE).await;
                 for (id, value) in witness.garbage() {
                     let uid = json!({"preconditions": {"uid": value["metadata"]["uid"]}});
-                    hand.send(Method::DELETE, &id.api_path(&value), JSON, Some(&uid)).await;
+                    hand.delete(&id.api_path(&value), uid).await;
                 }
             }
         }));

@@ -44,14 +44,13 @@ impl Hand {
                 let patch = json!({"metadata": {"annotations": {TOUCHED: version}}});
                 self.send(Method::PATCH, path, MERGE, Some(&patch)).await;
             }
-            Act::Delete => drop(self.send(Method::DELETE, path, JSON, None).await),
+            Act::Delete => self.delete(path, json!({})).await,
             Act::Recreate => {
                 let Some(mut object) = self.get(path).await else { return };
                 // Finalizers would keep the old one; whoever deletes by force removes them.
                 let free = json!({"metadata": {"finalizers": null}});
                 self.send(Method::PATCH, path, MERGE, Some(&free)).await;
-                let now = json!({"gracePeriodSeconds": 0});
-                self.send(Method::DELETE, path, JSON, Some(&now)).await;
+                self.delete(path, json!({"gracePeriodSeconds": 0})).await;
                 if let Some(metadata) = object["metadata"].as_object_mut() {
                     metadata.retain(|key, _| {
                         ["name", "namespace", "labels", "annotations"].contains(&key.as_str())
@@ -65,6 +64,12 @@ impl Hand {
                 self.send(Method::PATCH, &path, APPLY, Some(&object)).await;
             }
         }
+    }
+
+    /// Deletes as kubectl does: what hangs on the object goes, too.
+    pub(crate) async fn delete(&self, path: &str, mut options: Value) {
+        options["propagationPolicy"] = "Background".into();
+        self.send(Method::DELETE, path, JSON, Some(&options)).await;
     }
 
     pub(crate) async fn get(&self, path: &str) -> Option<Value> {
