@@ -120,6 +120,12 @@ const PARTS: &[Part] = &[
         environment: &[],
     },
     Part {
+        name: "explore",
+        what: "every fault at every point of our own controllers, then several at once for a minute each",
+        arguments: &["xtask", "explore", "--budget", "60s"],
+        environment: &[],
+    },
+    Part {
         name: "real",
         what: "all suites against real components",
         arguments: &["xtask", "real"],

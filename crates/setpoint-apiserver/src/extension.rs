@@ -9,7 +9,10 @@
 //! that it is asked about; and it is asked what they may do.
 //!
 //! ```no_run
-//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn run(
+//! #     listener: tokio::net::TcpListener,
+//! #     identity: setpoint_apiserver::pki::Identity,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 //! use setpoint_apiserver::extension::{Asked, Delegation, ExtensionServer, Failure, Kind, Resource};
 //! # use kube::Client; use serde::{Deserialize, Serialize}; use schemars::JsonSchema; use setpoint_env::Env;
@@ -41,7 +44,6 @@
 //!     .delegation(delegation)
 //!     .build(&Env::system())
 //!     .await?;
-//! # let (listener, identity) = todo!();
 //! server.serve(listener, &identity, Default::default()).await?;
 //! # Ok(())
 //! # }
