@@ -2,6 +2,8 @@
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time, in tasks of its own")]
 #![expect(clippy::print_stdout, reason = "it prints its results")]
 
+#[cfg(feature = "apiserver")]
+mod aggregation;
 mod client;
 #[cfg(feature = "cluster")]
 mod cluster;
@@ -41,6 +43,10 @@ enum Benchmark {
         #[arg(long)]
         json: bool,
     },
+    #[cfg(feature = "apiserver")]
+    /// An extension server behind an API server.
+    #[command(hide = true)]
+    Aggregation(aggregation::Options),
     /// The work queue.
     Queue {
         /// How often each case is run.
@@ -102,6 +108,8 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().benchmark {
         #[cfg(feature = "apiserver")]
         Benchmark::Latency { changes, json } => threads()?.block_on(latency::run(changes, json)),
+        #[cfg(feature = "apiserver")]
+        Benchmark::Aggregation(options) => threads()?.block_on(aggregation::run(&options)),
         Benchmark::Queue { runs } => queue::run(runs),
         #[cfg(feature = "cluster")]
         Benchmark::Cluster { deployments, replicas, json } => {

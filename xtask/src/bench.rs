@@ -3,6 +3,7 @@
 //! Sides take turns, so that whatever else the machine does hits all of them;
 //! what is printed is the median of the turns and their range.
 
+mod aggregation;
 mod apiserver;
 mod cluster;
 mod e2e;
@@ -68,6 +69,8 @@ pub(crate) struct Bench {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
+    /// An extension server behind the API server, beside kube-apiserver's aggregator.
+    Aggregation,
     /// The API server, durable and over TLS, beside kube-apiserver and etcd.
     Apiserver,
     /// A whole cluster in one process.
@@ -122,6 +125,7 @@ fn measure(options: &Bench, figures: &mut Figures) -> Result<()> {
     let parts = if options.parts.is_empty() { Part::value_variants() } else { &options.parts };
     for part in parts {
         let outcome = match part {
+            Part::Aggregation => aggregation::run(options, figures),
             Part::Apiserver => apiserver::run(options, figures),
             Part::Cluster => cluster::run(options, figures),
             Part::E2e => e2e::run(options, figures),

@@ -13,8 +13,8 @@ mod documents;
 mod headers;
 mod proxy;
 mod registered;
-mod relay;
 mod tunnel;
+mod untrailed;
 mod upkeep;
 mod words;
 

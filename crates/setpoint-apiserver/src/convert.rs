@@ -11,6 +11,9 @@ use crate::resource::Resource;
 /// A stored object in the version of `resource`.
 pub(crate) fn to_served(resource: &Resource, mut object: Value) -> Value {
     if let Some(custom) = resource.definition() {
+        if let Some(program) = &custom.program {
+            program.to_served(&custom.version, &mut object);
+        }
         custom.read(&mut object);
         object["apiVersion"] = resource.api_version().into();
     } else if resource.is_converted() {
@@ -26,7 +29,10 @@ pub(crate) fn to_served(resource: &Resource, mut object: Value) -> Value {
 
 /// An object of the version of `resource` as it is stored.
 pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
-    if resource.definition().is_some() {
+    if let Some(custom) = resource.definition() {
+        if let Some(program) = &custom.program {
+            program.to_stored(&custom.version, &mut object, resource.stored_as());
+        }
         object["apiVersion"] = resource.stored_as().into();
     } else if resource.is_converted() {
         match resource.plural() {

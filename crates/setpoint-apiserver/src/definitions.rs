@@ -196,7 +196,7 @@ fn refresh(core: &Core, parsed: &mut Parsed, objects: Vec<Stored>) {
             known => {
                 is_new = true;
                 known.iter().for_each(Definition::end);
-                let resources = custom::resources(&object);
+                let resources = custom::resources(&object, core.programs.as_ref());
                 Definition { revision: record.revision, object, resources }
             }
         };

@@ -7,9 +7,10 @@ use setpoint_kinds::Verb;
 
 use crate::aggregation;
 use crate::definitions::{self, Custom};
+use crate::extension;
 use crate::handlers::{
-    binding, component_status, create, delete, eviction, get, list, log, made, patch, review, scale,
-    token_request, update, watch,
+    binding, component_status, create, delete, eviction, get, list, log, patch, review, scale, token_request,
+    update, watch,
 };
 use crate::metrics::Own;
 use crate::options::Query;
@@ -63,10 +64,18 @@ pub(crate) fn server(
 /// Requests about resources.
 pub(crate) async fn resource(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<Body>> {
     check_scope(request)?;
-    let mut response = match request.subresource.as_deref() {
-        None => whole(core, request).await,
-        Some(name) => part(core, request, name).await,
-    }?;
+    let answer = async {
+        match request.subresource.as_deref() {
+            None => whole(core, request).await,
+            Some(name) => part(core, request, name).await,
+        }
+    };
+    let mut response = if core.storage.is_foreign(request.resource.collection()) {
+        // Whoever keeps the objects may want to know who asks.
+        extension::asked_by(&request.user, answer).await?
+    } else {
+        answer.await?
+    };
     if request.verb.is_write() {
         after_write(core, &request.resource).await?;
     }
@@ -107,9 +116,6 @@ async fn whole(core: &Arc<Core>, request: &ResourceRequest) -> Result<Response<B
     let resource = &request.resource;
     if !resource.has_verb(request.verb.as_str()) && !request.is_own {
         return Err(Status::method_not_allowed());
-    }
-    if let Some(source) = core.source_of(resource) {
-        return made::handle(core, source, request).await;
     }
     match request.verb {
         Verb::Get if component_status::is_component_status(resource) => {

@@ -14,7 +14,7 @@
 //! #     identity: setpoint_apiserver::pki::Identity,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-//! use setpoint_apiserver::extension::{Asked, Delegation, ExtensionServer, Failure, Kind, Resource};
+//! use setpoint_apiserver::extension::{Asked, Delegation, ExtensionServer, Failure, Kind, Listed, Resource};
 //! # use kube::Client; use serde::{Deserialize, Serialize}; use schemars::JsonSchema; use setpoint_env::Env;
 //! # #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 //! # struct Tide { metadata: ObjectMeta, level: i32 }
@@ -32,9 +32,9 @@
 //! impl Resource for Gauge {
 //!     type Object = Tide;
 //!
-//!     async fn list(&self, _asked: &Asked) -> Result<Vec<Tide>, Failure> {
+//!     async fn list(&self, _asked: &Asked) -> Result<Listed<Tide>, Failure> {
 //!         let metadata = ObjectMeta { name: Some("harbour".into()), ..ObjectMeta::default() };
-//!         Ok(vec![Tide { metadata, level: 7 }])
+//!         Ok(vec![Tide { metadata, level: 7 }].into())
 //!     }
 //! }
 //!
@@ -49,11 +49,17 @@
 //! # }
 //! ```
 
+mod asked;
 mod delegation;
+mod engine;
+mod failure;
 mod kind;
+mod program;
 mod resource;
+mod source;
+mod subresource;
+mod verbs;
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -67,17 +73,26 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::admission::Plugin;
+use crate::audit::AuditLog;
 use crate::pki::{self, Identity};
 use crate::server::ApiServer;
 use crate::storage::OpenError;
 use crate::user::User;
 
+pub use asked::Asked;
+pub(crate) use asked::asked_by;
 pub(crate) use delegation::Delegated;
 pub use delegation::{Delegation, DelegationError};
+pub(crate) use engine::Sourced;
+pub(crate) use failure::FailureCause;
+pub use failure::{Failure, Invalid};
+use kind::Declared;
 pub use kind::Kind;
-pub(crate) use kind::VERBS;
-pub(crate) use resource::Source;
-pub use resource::{Asked, Failure, Resource};
+pub(crate) use program::{Program, Programs};
+pub use resource::{Change, Changes, Listed, Object, Resource};
+pub(crate) use source::Source;
+pub use subresource::{Call, StreamedBody, Subresource};
+pub use verbs::Verbs;
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +115,9 @@ pub enum ExtensionError {
     /// The certificate cannot be used.
     #[error("the certificate cannot be used")]
     Tls(#[from] pki::Error),
+    /// The audit log cannot be opened.
+    #[error("the audit log cannot be opened")]
+    Audit(#[source] std::io::Error),
 }
 
 /// Why an object was not told.
@@ -118,15 +136,16 @@ pub enum TellError {
 #[derive(Default)]
 #[must_use = "a builder does nothing until build is called"]
 pub struct Builder {
-    kinds: Vec<Kind>,
+    kinds: Vec<Declared>,
     delegation: Option<Delegation>,
     folder: Option<std::path::PathBuf>,
+    audit: Option<AuditLog>,
 }
 
 impl Builder {
     /// A kind.
-    pub fn kind(mut self, kind: Kind) -> Builder {
-        self.kinds.push(kind);
+    pub fn kind<K: Object>(mut self, kind: Kind<K>) -> Builder {
+        self.kinds.push(kind.into_declared());
         self
     }
 
@@ -143,6 +162,12 @@ impl Builder {
         self
     }
 
+    /// Writes down who did what.
+    pub fn audit(mut self, log: AuditLog) -> Builder {
+        self.audit = Some(log);
+        self
+    }
+
     /// Starts a server. Call it inside a tokio runtime.
     ///
     /// # Errors
@@ -150,6 +175,9 @@ impl Builder {
     pub async fn build(self, env: &Env) -> Result<ExtensionServer, ExtensionError> {
         let mut builder = ApiServer::builder().env(env.clone()).anonymous(true);
         builder = builder.without_plugin(Plugin::NamespaceLifecycle);
+        if let Some(log) = self.audit {
+            builder = builder.audit(log).map_err(ExtensionError::Audit)?;
+        }
         let mut authorities = Vec::new();
         if let Some(delegation) = self.delegation {
             let published = delegation.published().await?;
@@ -159,25 +187,26 @@ impl Builder {
                 builder = builder.front_proxy(proxy);
             }
         }
+        let mut programs = Programs::new();
+        let mut definitions = Vec::new();
+        let mut groups = Vec::new();
+        for kind in self.kinds {
+            definitions.push((kind.name(), kind.definition()));
+            groups.push(kind.group().to_owned());
+            programs.insert(kind.collection(), Arc::new(kind.program));
+        }
+        let builder = builder.programs(programs);
         let server = match &self.folder {
             Some(folder) => builder.open(folder).await?,
             None => builder.build(),
         };
-        let definitions: Api<CustomResourceDefinition> = Api::all(server.client());
-        let mut sources = BTreeMap::new();
-        let mut groups = Vec::new();
-        for kind in self.kinds {
-            let (name, definition) = (kind.name(), kind.definition());
-            let failed =
-                |error: kube::Error| ExtensionError::Kind { kind: name.clone(), why: error.to_string() };
+        let api: Api<CustomResourceDefinition> = Api::all(server.client());
+        for (name, definition) in definitions {
             let apply = PatchParams::apply("setpoint-extension").force();
-            definitions.patch(&name, &apply, &Patch::Apply(&definition)).await.map_err(failed)?;
-            groups.push(kind.group().to_owned());
-            if let Some((key, source)) = kind.into_source() {
-                sources.insert(key, source);
-            }
+            let applied = api.patch(&name, &apply, &Patch::Apply(&definition)).await;
+            applied.map_err(|error| ExtensionError::Kind { kind: name, why: error.to_string() })?;
         }
-        server.limit_to(groups, sources);
+        server.limit_to(groups);
         Ok(ExtensionServer { server, env: env.clone(), authorities })
     }
 }
@@ -216,7 +245,7 @@ impl ExtensionServer {
     where
         K: kube::Resource<DynamicType = ()> + serde::Serialize,
     {
-        let value = resource::value(object)?;
+        let value = source::value(object)?;
         let name = object.meta().name.clone().unwrap_or_default();
         let apply = PatchParams::apply("setpoint-extension").force();
         let objects = self.objects::<K>(object.meta().namespace.as_deref());
@@ -289,6 +318,3 @@ where
         self.server.call(request)
     }
 }
-
-/// Where the objects of kinds come from that are not kept here: by group and plural.
-pub(crate) type Sources = BTreeMap<(String, String), Arc<dyn Source>>;

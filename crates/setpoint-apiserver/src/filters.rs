@@ -19,7 +19,7 @@ use crate::body::{self, MAX_BODY};
 use crate::contention::Deadline;
 use crate::definitions;
 use crate::dispatch;
-use crate::extension::Author;
+use crate::extension::{Asked, Author, Call, Subresource};
 use crate::limits::{Place, SMALL_BODY};
 use crate::metadata::names;
 use crate::metrics::Started;
@@ -79,6 +79,7 @@ struct Account {
     parts: Parts,
     started: Started,
     pending: Option<Pending>,
+    /// Whether it goes on until somebody ends it.
     is_watch: bool,
     /// Whether it is known who asks.
     is_identified: bool,
@@ -183,7 +184,7 @@ async fn prepare(
     query: Query,
     body: RequestBody,
 ) -> Result<Prepared> {
-    let Account { parts, pending, is_identified, is_anonymous, .. } = account;
+    let Account { parts, pending, is_identified, is_anonymous, is_watch: goes_on, .. } = account;
     let parts = &*parts;
     let (attributes, version) = asked(parts, route.as_ref().ok(), &query);
     let user = identify(core, parts, &attributes, &version, pending).await?;
@@ -198,14 +199,17 @@ async fn prepare(
     let deadline = Deadline::after(&core.env, time_limit(&query)?);
     let place = core.limits.request(&user)?;
     let backend = backend_of(core, &route);
+    let subresource = subresource_of(core, &route);
     // A log that is followed takes its place among the watches too.
     let is_followed =
         |path: &ResourcePath| path.subresource.as_deref() == Some("log") && query.flag("follow");
     let is_watch = match (&route, &backend) {
         (Route::Resource(path), Some(_)) => path.is_long(&query),
+        (Route::Resource(_), None) if subresource.is_some() => true,
         (Route::Resource(path), None) => path.is_watch(&query) || is_followed(path),
         (Route::Server(_), _) => false,
     };
+    *goes_on |= is_watch;
     let is_backup = matches!(&route, Route::Server(segments) if store::is_backup(segments));
     // In a box: what is around it would move its state at every step.
     let work = Box::pin(async {
@@ -225,6 +229,10 @@ async fn prepare(
             return Ok(Step::Answered(asked.on(core, backend, &route, body).await?));
         }
         match route {
+            Route::Resource(path) if let Some(subresource) = &subresource => {
+                let request = OfAuthor { parts, path, user: &acting, body };
+                Ok(Step::Answered(request.answer(core, subresource).await?))
+            }
             Route::Server(_) if !matches!(parts.method, Method::GET | Method::HEAD) => {
                 Err(Status::method_not_allowed())
             }
@@ -273,6 +281,41 @@ fn backend_of(core: &Core, route: &Route) -> Option<Arc<Backend>> {
             ["api", version] | ["openapi", "v3", "api", version] => core.aggregation.find("", version),
             _ => None,
         },
+    }
+}
+
+/// The code that answers for a path below an object, in an extension server.
+fn subresource_of(core: &Core, route: &Route) -> Option<Arc<Subresource>> {
+    core.programs.as_ref()?;
+    let Route::Resource(path) = route else { return None };
+    let resource = core.definitions.find(&path.group, &path.version, &path.resource)?;
+    let program = resource.definition()?.program.as_ref()?;
+    program.subresource(path.subresource.as_deref()?).filter(|_| path.name.is_some()).cloned()
+}
+
+/// A request that the author of an extension server answers.
+struct OfAuthor<'a> {
+    parts: &'a Parts,
+    path: ResourcePath,
+    user: &'a Arc<User>,
+    body: RequestBody,
+}
+
+impl OfAuthor<'_> {
+    async fn answer(self, core: &Core, subresource: &Subresource) -> Result<Response<Body>> {
+        let OfAuthor { parts, path, user, body } = self;
+        if !path.rest.is_empty() {
+            return Err(Status::no_such_path());
+        }
+        if !subresource.takes(&parts.method) {
+            return Err(Status::method_not_allowed());
+        }
+        let place = core.limits.watch(user)?;
+        let asked = Asked::of(user, path.namespace.as_deref());
+        let name = path.name.unwrap_or_default();
+        let answer = subresource.serve(Call::new(asked, name, parts.clone(), body)).await?;
+        let (head, body) = answer.into_parts();
+        Ok(Response::from_parts(head, Body::relay(body).ended_by([core.watch_token()], place)))
     }
 }
 

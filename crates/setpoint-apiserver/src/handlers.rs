@@ -8,7 +8,6 @@ pub(crate) mod eviction;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod log;
-pub(crate) mod made;
 pub(crate) mod patch;
 pub(crate) mod review;
 pub(crate) mod scale;

@@ -68,7 +68,10 @@ pub(crate) use service::{allocation, network};
 
 /// Fills in what a decoded object leaves to the server, on every write.
 pub(crate) fn default(resource: &Resource, object: &mut Value) {
-    if resource.definition().is_some() {
+    if let Some(custom) = resource.definition() {
+        if let Some(program) = &custom.program {
+            program.default(&custom.version, object);
+        }
         return;
     }
     match (resource.group(), resource.plural()) {
@@ -199,7 +202,11 @@ pub(crate) fn validate(
         return Vec::new();
     }
     if let Some(custom) = resource.definition() {
-        return custom_resource::validate(custom, part, object, old, found);
+        let mut errors = custom_resource::validate(custom, part, object, old, found);
+        if let Some(program) = custom.program.as_ref().filter(|_| errors.is_empty() && found.is_empty()) {
+            errors = program.validate(&custom.version, object, old);
+        }
+        return errors;
     }
     let errors = Errors::default();
     if asks_more_of_finalizers(resource) {

@@ -265,7 +265,11 @@ pub(crate) fn list_start(api_version: &str, kind: &str, meta: &ListMeta) -> Stri
 
 /// The beginning and the end of a list of custom resources, whose fields are in alphabetical order.
 pub(crate) fn custom_list(api_version: &str, kind: &str, meta: &ListMeta) -> (String, String) {
-    let mut metadata = Map::from_iter([("resourceVersion".to_owned(), meta.revision.to_string().into())]);
+    let mut metadata = Map::new();
+    // What is made when somebody asks may have none.
+    if meta.revision != 0 {
+        metadata.insert("resourceVersion".to_owned(), meta.revision.to_string().into());
+    }
     if let Some(next) = &meta.next {
         metadata.insert("continue".to_owned(), next.as_str().into());
     }

@@ -13,7 +13,9 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use setpoint_kinds::protobuf::MEDIA_TYPE;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::answer::{finish, protobuf};
 use crate::audit::Ending;
@@ -30,48 +32,57 @@ pub struct Body {
     turns: Option<Turns>,
     /// When a stream is cut off.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// When a stream ends early, whatever is left of it: with the server, or with whoever sends it.
+    ends: Vec<Pin<Box<WaitForCancellationFutureOwned>>>,
     /// Kept until all of it was taken.
     place: Option<Place>,
+    /// What its sender has of such places.
+    room: Option<OwnedSemaphorePermit>,
     ending: Option<Ending>,
 }
 
 enum Inner {
     Full(Bytes),
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
-    /// The answer of another server, which may break off.
+    /// What somebody else sends, which may break off: another server, or the author of a subresource.
     Relay(UnsyncBoxBody<Bytes, io::Error>),
+}
+
+impl From<Inner> for Body {
+    fn from(inner: Inner) -> Body {
+        Body { inner, turns: None, deadline: None, ends: Vec::new(), place: None, room: None, ending: None }
+    }
 }
 
 impl Body {
     /// A body that is known whole.
     pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
-        Body { inner: Inner::Full(bytes.into()), turns: None, deadline: None, place: None, ending: None }
+        Inner::Full(bytes.into()).into()
     }
 
     /// A body that comes piece by piece.
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Body {
-        Body {
-            inner: Inner::Stream(Box::pin(stream)),
-            turns: None,
-            deadline: None,
-            place: None,
-            ending: None,
-        }
+        Inner::Stream(Box::pin(stream)).into()
     }
-}
 
-impl Body {
-    /// The body of another server's answer.
+    /// What somebody else sends. It is handed on when the client takes it: nothing is kept.
     pub(crate) fn relay(
         body: impl http_body::Body<Data = Bytes, Error = io::Error> + Send + 'static,
     ) -> Body {
-        Body {
-            inner: Inner::Relay(body.boxed_unsync()),
-            turns: None,
-            deadline: None,
-            place: None,
-            ending: None,
-        }
+        Inner::Relay(body.boxed_unsync()).into()
+    }
+
+    /// Keeps the room that it takes at its sender until all of it was taken.
+    #[must_use]
+    pub(crate) fn with_room(self, room: OwnedSemaphorePermit) -> Body {
+        Body { room: Some(room), ..self }
+    }
+
+    /// Goes on until somebody ends it, in a place of its own.
+    #[must_use]
+    pub(crate) fn ended_by(self, ends: impl IntoIterator<Item = CancellationToken>, place: Place) -> Body {
+        let ends = ends.into_iter().map(|token| Box::pin(token.cancelled_owned())).collect();
+        Body { ends, place: Some(place), ..self }
     }
 
     /// Keeps the place of its request until all of it was taken: it holds memory that long.
@@ -139,6 +150,11 @@ impl http_body::Body for Body {
             let why = "the response did not complete within the allotted timeout";
             return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, why))));
         }
+        if body.ends.iter_mut().any(|end| end.as_mut().poll(cx).is_ready()) {
+            // Its sender is let go at once.
+            body.inner = Inner::Full(Bytes::new());
+            body.ends.clear();
+        }
         let data = |bytes| Ok(Frame::data(bytes));
         let next = match &mut body.inner {
             Inner::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
@@ -154,6 +170,7 @@ impl http_body::Body for Body {
         };
         if matches!(next, Poll::Ready(None)) {
             self.place = None;
+            self.room = None;
             self.ending = None;
         }
         next

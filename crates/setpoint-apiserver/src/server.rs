@@ -1,5 +1,6 @@
 //! The server: a `tower::Service`, and how one is built.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -29,7 +30,7 @@ use crate::background::{Background, Upkeep};
 use crate::bootstrap;
 use crate::contention::Queues;
 use crate::definitions::{self, Definitions};
-use crate::extension::{Delegated, Source, Sources};
+use crate::extension::{Delegated, Programs, Sourced};
 use crate::filters;
 use crate::kinds::network::ServiceIpRanges;
 use crate::kubernetes_service::{self, Advertised};
@@ -106,8 +107,10 @@ pub(crate) struct Core {
     pub locations: Locations,
     /// Who decides instead of this server who asks, and what they may do.
     pub delegated: Option<Delegated>,
-    /// What is served, if it is not everything.
-    limited: OnceLock<Limited>,
+    /// The kinds of an extension server: their code. Of definitions without any nothing is served then.
+    pub programs: Option<Programs>,
+    /// The groups that are served, if it is not everything.
+    limited: OnceLock<Vec<String>>,
     pub audit: Option<Audit>,
     pub writes: Arc<Writes>,
     pub background: Background,
@@ -120,12 +123,6 @@ pub(crate) struct Core {
     pub logs: Option<Arc<dyn LogSource>>,
     /// Cancelled, and replaced, when the running watches shall end.
     watches: Mutex<CancellationToken>,
-}
-
-/// What an extension server serves.
-struct Limited {
-    groups: Vec<String>,
-    sources: Sources,
 }
 
 impl Core {
@@ -142,13 +139,7 @@ impl Core {
 
     /// Whether this group is served.
     pub(crate) fn serves(&self, group: &str) -> bool {
-        self.limited.get().is_none_or(|limited| limited.groups.iter().any(|served| served == group))
-    }
-
-    /// Who makes the objects of a resource, if they are not kept here.
-    pub(crate) fn source_of(&self, resource: &Resource) -> Option<&Arc<dyn Source>> {
-        let limited = self.limited.get().filter(|limited| !limited.sources.is_empty())?;
-        limited.sources.get(&(resource.group().to_owned(), resource.plural().to_owned()))
+        self.limited.get().is_none_or(|groups| groups.iter().any(|served| served == group))
     }
 
     /// Cancelled when a watch that starts now shall end.
@@ -205,6 +196,7 @@ pub struct Builder {
     outward_proxy: Option<FrontProxy>,
     locations: Locations,
     delegated: Option<Delegated>,
+    programs: Option<Programs>,
     audit: Option<OpenLog>,
     plugins: AdmissionPlugins,
     advertise_address: Option<IpAddr>,
@@ -231,6 +223,7 @@ impl Default for Builder {
             outward_proxy: None,
             locations: Locations::default(),
             delegated: None,
+            programs: None,
             audit: None,
             plugins: AdmissionPlugins::default(),
             advertise_address: None,
@@ -357,6 +350,11 @@ impl Builder {
         self
     }
 
+    pub(crate) fn programs(mut self, programs: Programs) -> Builder {
+        self.programs = Some(programs);
+        self
+    }
+
     /// Whether a new pod needs a service account that exists, and gets its token as a volume: the admission plugin
     /// `ServiceAccount`. Off unless set, as in test environments: it takes a controller that makes an account `default` in
     /// each namespace.
@@ -450,6 +448,7 @@ impl Builder {
     pub(crate) async fn start(self, storage: Box<dyn Storage>) -> Result<ApiServer, NotStored> {
         let env = self.env.unwrap_or_default();
         let background = Background::default();
+        let storage = with_sources(storage, self.programs.as_ref());
         let core = Arc::new(Core {
             storage,
             queues: Queues::default(),
@@ -469,6 +468,7 @@ impl Builder {
             aggregation: Aggregation::new(self.proxy_identity),
             locations: self.locations,
             delegated: self.delegated,
+            programs: self.programs,
             limited: OnceLock::new(),
             audit: self.audit.map(|log| log.start(&env, &background)),
             writes: Writes::new(&env),
@@ -519,6 +519,15 @@ impl Builder {
         let tasks = [expiry, definitions, roles, service, backends].into_iter().chain(aging).collect();
         Ok(ApiServer { shared: Arc::new(Shared { core, _tasks: tasks }) })
     }
+}
+
+/// The store, and what an extension server keeps elsewhere.
+fn with_sources(storage: Box<dyn Storage>, programs: Option<&Programs>) -> Box<dyn Storage> {
+    let programs = programs.into_iter().flatten();
+    let sources: BTreeMap<_, _> = programs
+        .filter_map(|(collection, program)| Some((collection.clone(), Arc::clone(program.source.as_ref()?))))
+        .collect();
+    if sources.is_empty() { storage } else { Box::new(Sourced::new(storage, sources)) }
 }
 
 /// Removes what has expired, now and then.
@@ -620,9 +629,9 @@ impl ApiServer {
     }
 
     /// Serves these groups from now on, and nothing else.
-    pub(crate) fn limit_to(&self, groups: Vec<String>, sources: Sources) {
+    pub(crate) fn limit_to(&self, groups: Vec<String>) {
         // It is new, so it is set.
-        let _ = self.shared.core.limited.set(Limited { groups, sources });
+        let _ = self.shared.core.limited.set(groups);
     }
 
     #[cfg(test)]

@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::Exceeded;
+use crate::extension::{Failure, FailureCause};
 use crate::field_error::FieldError;
 use crate::storage::{NotStored, ReadError};
 
@@ -399,6 +400,27 @@ impl From<ReadError> for Status {
                 Status::expired(format!("too old resource version: {asked} ({floor})"))
             }
             ReadError::Future { asked, current } => Status::version_too_large(asked, current),
+            ReadError::Refused(failure) => failure.into(),
+        }
+    }
+}
+
+/// What the author of an extension server says, as it is.
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Status {
+        let Failure { cause, message } = failure;
+        match cause {
+            FailureCause::Internal => Status::internal(message),
+            FailureCause::Unavailable => Status::unavailable(message),
+            FailureCause::BadRequest => Status::bad_request(message),
+            FailureCause::Forbidden => Status::new(StatusCode::FORBIDDEN, "Forbidden", message),
+            FailureCause::NotFound => Status::new(StatusCode::NOT_FOUND, "NotFound", message),
+            FailureCause::AlreadyExists => Status::new(StatusCode::CONFLICT, "AlreadyExists", message),
+            FailureCause::Conflict => Status::new(StatusCode::CONFLICT, "Conflict", message),
+            FailureCause::Expired => Status::expired(message),
+            FailureCause::Invalid => Status::unprocessable(message),
+            FailureCause::MethodNotAllowed => Status::method_not_allowed(),
+            FailureCause::TooManyRequests => Status::too_many_requests(message, 1),
         }
     }
 }
@@ -411,6 +433,9 @@ impl From<Exceeded> for Status {
 
 impl From<NotStored> for Status {
     fn from(error: NotStored) -> Status {
+        if let Some(failure) = error.refused {
+            return failure.into();
+        }
         if error.is_full {
             return Status::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", error.to_string());
         }

@@ -41,6 +41,7 @@ pub use self::backup::{BackupError, Summary};
 pub(crate) use self::backup::{Encoder, Reader, Snapshot};
 pub(crate) use self::redb::{Durability, Redb, restore, snapshot_of};
 pub use self::redb::{OpenError, RestoreError, Restored};
+use crate::extension::Failure;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 pub(crate) use history::{Event, Limits};
@@ -50,7 +51,7 @@ pub use observer::Committed;
 pub(crate) use observer::Observer;
 pub(crate) use record::Record;
 pub(crate) use scan::{Chunk, Field, Freshness, Hint, ListQuery, Page, Scan};
-pub(crate) use watch::{Batch, Watch};
+pub(crate) use watch::{Batch, Telling, Told, Watch};
 
 /// A point in the history of the whole store.
 pub(crate) type Revision = u64;
@@ -104,6 +105,9 @@ pub(crate) enum ReadError {
     Compacted { asked: Revision, floor: Revision },
     #[error("revision {asked} is in the future, the newest is {current}")]
     Future { asked: Revision, current: Revision },
+    /// Whoever makes the records has none to give.
+    #[error(transparent)]
+    Refused(#[from] Failure),
 }
 
 /// Why a change was not committed.
@@ -136,6 +140,14 @@ pub(crate) struct NotStored {
     pub why: Arc<str>,
     /// Whether it is for want of room.
     pub is_full: bool,
+    /// What whoever keeps the records said, if that is not this server.
+    pub refused: Option<Failure>,
+}
+
+impl From<Failure> for NotStored {
+    fn from(failure: Failure) -> NotStored {
+        NotStored { why: failure.to_string().into(), is_full: false, refused: Some(failure) }
+    }
 }
 
 /// Figures about a store, for metrics.
@@ -187,6 +199,11 @@ pub(crate) trait Storage: Send + Sync + 'static {
 
     /// The newest revision.
     fn revision(&self) -> Revision;
+
+    /// Whether the revisions of a collection are somebody else's, and say nothing about those of the store.
+    fn is_foreign(&self, _collection: &str) -> bool {
+        false
+    }
 
     /// Removes what has expired by `now`; how many records that were.
     fn expire(&self, now: Timestamp) -> BoxFuture<'_, usize>;

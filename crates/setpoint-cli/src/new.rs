@@ -19,6 +19,7 @@ use crate::r#gen::{format, put, tell};
 ///     setpoint new my-app
 ///     setpoint new shop-operator --group shop.example.com --owns deployment --webhook
 ///     setpoint new certs --from-crd certificates.yaml
+///     setpoint new tides --extension-server
 ///
 /// The project uses the crates of the checkout of Setpoint that --checkout names, or that this
 /// binary or the current folder is in, else the published ones.
@@ -59,6 +60,11 @@ pub(crate) struct New {
     /// Add webhooks that fill in and check objects
     #[arg(long)]
     webhook: bool,
+
+    /// Make an extension API server for the kind instead of an operator: objects where you keep them, behind the API
+    /// server of a cluster
+    #[arg(long, conflicts_with_all = ["webhook", "owns", "from_crd"])]
+    extension_server: bool,
 
     /// Use the crates of this checkout of Setpoint [default: the one that this binary or the current folder is in]
     #[arg(long, value_name = "FOLDER")]
@@ -135,6 +141,9 @@ impl New {
         }
         if self.webhook {
             project = project.webhook();
+        }
+        if self.extension_server {
+            project = project.extension_server();
         }
         let folder = std::path::absolute(&self.path)?;
         if folder.is_file() {

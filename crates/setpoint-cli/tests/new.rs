@@ -43,7 +43,7 @@ spec:
 fn a_project_is_formatted_and_resolves_without_a_network() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("crd.yaml"), CRD.replace("PATTERN", "a"))?;
-    let variants: [&[&str]; 3] = [
+    let variants: [&[&str]; 4] = [
         &["new", "my-app"],
         &[
             "new",
@@ -58,6 +58,7 @@ fn a_project_is_formatted_and_resolves_without_a_network() -> anyhow::Result<()>
             "--webhook",
         ],
         &["new", "gizmo", "--from-crd", "crd.yaml", "--owns", "service"],
+        &["new", "tides", "--extension-server"],
     ];
     for arguments in variants {
         // The binary may be outside of the checkout: cargo's target folder can be anywhere.
@@ -65,8 +66,9 @@ fn a_project_is_formatted_and_resolves_without_a_network() -> anyhow::Result<()>
         works(folder.path(), &arguments)?;
         let project = folder.path().join(arguments[1]);
         let mut rustfmt = Command::new("rustfmt");
-        rustfmt.args(["--edition", "2024", "--check", "src/lib.rs", "src/main.rs", "examples/manifests.rs"]);
-        rustfmt.arg("tests/reconcile.rs").current_dir(&project);
+        rustfmt.args(["--edition", "2024", "--check", "src/lib.rs", "src/main.rs"]);
+        let rest = ["examples/manifests.rs", "tests/reconcile.rs", "tests/server.rs"];
+        rustfmt.args(rest.iter().filter(|file| project.join(file).exists())).current_dir(&project);
         let output = rustfmt.output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         // `tree` looks at this platform's crates alone: those are what building this workspace has downloaded.
@@ -109,7 +111,7 @@ fn what_cannot_be_is_refused_before_anything_is_written() -> anyhow::Result<()> 
     std::fs::write(folder.path().join("pod.yaml"), "kind: Pod\n")?;
     let two = format!("{CRD}---{}", CRD.replace("Gizmo", "Gadget").replace("gizmos", "gadgets"));
     std::fs::write(folder.path().join("two.yaml"), two)?;
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["new", "MyApp"], "such as my-app"),
         (&["new", "type"], "is a keyword of Rust; call it type-operator"),
         (&["new", "2go"], "beginning with a letter"),
@@ -119,6 +121,7 @@ fn what_cannot_be_is_refused_before_anything_is_written() -> anyhow::Result<()> 
         (&["new", "x", "--from-crd", "pod.yaml"], "pod.yaml: not a CustomResourceDefinition, but a Pod"),
         (&["new", "x", "--from-crd", "two.yaml"], "several kinds in it; say --kind: Gizmo, Gadget"),
         (&["new", "x", "--from-crd", "none.yaml"], "none.yaml: No such file"),
+        (&["new", "x", "--extension-server", "--webhook"], "cannot be used with"),
         (&["new", "x", "--checkout", "."], ".: no checkout of Setpoint"),
     ];
     for (arguments, words) in cases {

@@ -49,6 +49,7 @@ pub struct Project {
     is_cluster_scoped: bool,
     owned: Option<Vec<Owned>>,
     has_webhook: bool,
+    is_extension_server: bool,
     is_nested: bool,
     crates: Crates,
     from: Option<From>,
@@ -98,6 +99,7 @@ impl Project {
             is_cluster_scoped: false,
             owned: None,
             has_webhook: false,
+            is_extension_server: false,
             is_nested: false,
             crates: Crates::Published,
             from: None,
@@ -140,6 +142,12 @@ impl Project {
     /// Adds admission webhooks.
     pub fn webhook(mut self) -> Project {
         self.has_webhook = true;
+        self
+    }
+
+    /// Makes an extension API server for the kind instead of an operator.
+    pub fn extension_server(mut self) -> Project {
+        self.is_extension_server = true;
         self
     }
 
@@ -223,8 +231,11 @@ impl Project {
         let facts = self.facts()?;
         let template = Template::new(&facts.words())?;
         let values = facts.values(&template);
+        if self.is_extension_server {
+            return self.render_server(&facts, &template, &values);
+        }
         let mut files = Vec::new();
-        for (path, text) in template::FILES.iter().filter(|(path, _)| facts.wants(path)) {
+        for (path, text) in template::OPERATOR.iter().filter(|(path, _)| facts.wants(path)) {
             files.push(File::new(template.names(path), template.render(path, text, &values)?));
         }
         let crd_path = format!("config/crd/{}.{}.yaml", facts.plural, facts.group);
@@ -246,6 +257,33 @@ impl Project {
         }
         let roles = rbac::manifests(&self.name, &format!("{}-system", self.name), &facts.permissions())?;
         files.push(File::new("config/rbac/rbac.yaml", roles));
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(files)
+    }
+
+    /// The files of an extension server.
+    fn render_server(
+        &self,
+        facts: &Facts<'_>,
+        template: &Template,
+        values: &minijinja::Value,
+    ) -> Result<Vec<File>, Error> {
+        let refused = [
+            (
+                self.from.is_some(),
+                "--from-crd",
+                "the kinds of an extension server have no CRD: its types are Rust's",
+            ),
+            (self.has_webhook, "--webhook", "an extension server checks its objects itself"),
+            (self.owned.is_some(), "--owns", "an extension server has no controller"),
+        ];
+        if let Some((_, option, why)) = refused.into_iter().find(|(is_wanted, ..)| *is_wanted) {
+            return Err(Error::new(option, why));
+        }
+        let mut files = vec![File::new("src/api.rs", facts.scoped(template.names(template::SERVED_TYPES)))];
+        for (path, text) in template::EXTENSION_SERVER {
+            files.push(File::new(template.names(path), template.render(path, text, values)?));
+        }
         files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(files)
     }
@@ -360,7 +398,11 @@ impl Facts<'_> {
     }
 
     fn types(&self, template: &Template) -> String {
-        let text = template.names(template::TYPES);
+        self.scoped(template.names(template::TYPES))
+    }
+
+    /// The code of a kind whose objects are in namespaces, or not.
+    fn scoped(&self, text: String) -> String {
         if self.is_cluster_scoped { text.replacen("    namespaced,\n", "", 1) } else { text }
     }
 

@@ -50,6 +50,8 @@ fn nothing_of_the_templates_is_left_whatever_the_options() -> anyhow::Result<()>
         all(from_crd(true)?).webhook(),
         from_crd(false)?,
         from_crd(false)?.owns(Owned::Service),
+        plain()?.group("acme.org").version("v1").extension_server(),
+        plain()?.group("acme.org").version("v1").cluster_scoped().nested().extension_server(),
     ];
     for project in projects {
         for File { path, text } in project.render()? {
@@ -113,8 +115,13 @@ fn a_crd_decides_what_the_options_would() -> anyhow::Result<()> {
 #[test]
 fn the_versions_of_a_project_are_those_of_the_workspace() -> anyhow::Result<()> {
     let root = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))?;
-    let files = Project::new("my-app")?.webhook().render()?;
-    let manifest = text(&files, "Cargo.toml");
+    for project in [Project::new("my-app")?.webhook(), Project::new("my-app")?.extension_server()] {
+        same_versions(&root, text(&project.render()?, "Cargo.toml"));
+    }
+    Ok(())
+}
+
+fn same_versions(root: &str, manifest: &str) {
     let version = |text: &str, name: &str| -> Option<String> {
         let line = text.lines().find(|line| line.split(" = ").next() == Some(name))?;
         line.split('"').nth(1).map(str::to_owned)
@@ -123,15 +130,30 @@ fn the_versions_of_a_project_are_those_of_the_workspace() -> anyhow::Result<()> 
     for line in manifest
         .lines()
         .skip_while(|line| *line != "[dependencies]")
-        .take_while(|line| *line != "# `cargo test` asks it whether config/ is fresh.")
+        .take_while(|line| !line.starts_with("# `cargo test`") && *line != "[lints.rust]")
     {
         let Some((name, _)) = line.split_once(" = ").filter(|(name, _)| !name.starts_with("setpoint")) else {
             continue;
         };
-        assert_eq!(version(manifest, name), version(&root, name), "{name}");
+        assert_eq!(version(manifest, name), version(root, name), "{name}");
         compared += 1;
     }
     assert!(compared > 10, "{manifest}");
-    assert_eq!(version(manifest, "rust-version"), version(&root, "rust-version"));
+    assert_eq!(version(manifest, "rust-version"), version(root, "rust-version"));
+}
+
+#[test]
+fn an_extension_server_is_no_operator() -> anyhow::Result<()> {
+    let server = || Project::new("tides").map(Project::extension_server);
+    let files = server()?.cluster_scoped().render()?;
+    assert!(!text(&files, "src/api.rs").contains("namespaced"));
+    assert!(text(&server()?.render()?, "src/api.rs").contains("namespaced"));
+    assert!(files.iter().all(|file| !file.path.starts_with("config/crd")));
+    let api_service: serde_json::Value =
+        serde_saphyr::from_str(text(&files, "config/apiservice/apiservice.yaml"))?;
+    assert_eq!(api_service["metadata"]["name"], "v1alpha1.example.com");
+    let refused = server()?.webhook().render().unwrap_err().to_string();
+    assert_eq!(refused, "--webhook: an extension server checks its objects itself");
+    assert!(server()?.owns(Owned::Secret).render().is_err());
     Ok(())
 }

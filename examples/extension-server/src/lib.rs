@@ -1,5 +1,5 @@
 //! An extension API server with two group-versions: `metrics.k8s.io/v1beta1`, which `kubectl top` and the
-//! HorizontalPodAutoscaler read, and `peaks.example.com/v1`, whose objects this program tells as they change.
+//! HorizontalPodAutoscaler read, and `peaks.example.com/v1`, whose objects this program keeps, with a change feed of its own.
 
 mod install;
 mod metrics;
@@ -11,15 +11,15 @@ use setpoint_env::Env;
 
 pub use install::{NAMESPACE, SERVICE, install};
 pub use metrics::{CPU, MEMORY, NodeMetrics, Nodes, PodMetrics, Pods};
-pub use peaks::{Peak, follow};
+pub use peaks::{Peak, Peaks, follow};
 
 /// The server; `client` is the cluster's.
-pub async fn server(client: Client, env: &Env) -> Result<ExtensionServer, ExtensionError> {
+pub async fn server(client: Client, peaks: Peaks, env: &Env) -> Result<ExtensionServer, ExtensionError> {
     ExtensionServer::builder()
         .kind(Kind::made(Nodes::new(client.clone(), env.clone())).column("CPU", "string", ".usage.cpu"))
         .kind(Kind::made(Pods::new(client.clone(), env.clone())).column("Window", "string", ".window"))
         .kind(
-            Kind::told::<Peak>()
+            Kind::made(peaks)
                 .short_name("pk")
                 .column("CPU", "string", ".cpu")
                 .column("Seen", "date", ".seen"),

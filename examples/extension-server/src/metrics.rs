@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Node, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use setpoint_apiserver::extension::{Asked, Failure, Resource};
+use setpoint_apiserver::extension::{Asked, Failure, Listed, Resource};
 use setpoint_env::Env;
 
 /// Annotations of a pod: what each of its containers uses, in thousandths of a processor and in MiB.
@@ -24,7 +24,7 @@ const VERSION: &str = "v1beta1";
 const WINDOW: &str = "10s";
 
 /// Quantities by resource: `cpu`, `memory`.
-type Usage = BTreeMap<String, String>;
+pub(crate) type Usage = BTreeMap<String, String>;
 
 /// What a node uses.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -127,6 +127,11 @@ fn used(pod: &Pod, container: &Container) -> Amount {
     }
 }
 
+/// How much of a processor is used, in thousandths.
+pub(crate) fn millicpu(usage: &Usage) -> u64 {
+    usage.get("cpu").and_then(|text| millis(text)).unwrap_or(0)
+}
+
 /// `250m`, `2`.
 fn millis(text: &str) -> Option<u64> {
     match text.strip_suffix('m') {
@@ -162,9 +167,10 @@ fn total(pod: &Pod) -> Amount {
     containers.fold(Amount::default(), |sum, container| sum.plus(used(pod, container)))
 }
 
-/// The same name and labels: objects are selected by them.
-fn metadata(of: &ObjectMeta) -> ObjectMeta {
+/// The same name and labels: objects are selected by them. Figures are as old as their question.
+fn metadata(of: &ObjectMeta, env: &Env) -> ObjectMeta {
     ObjectMeta {
+        creation_timestamp: Some(Time(env.now())),
         name: of.name.clone(),
         namespace: of.namespace.clone(),
         labels: of.labels.clone(),
@@ -216,7 +222,7 @@ impl Pods {
 impl Resource for Nodes {
     type Object = NodeMetrics;
 
-    async fn list(&self, _asked: &Asked) -> Result<Vec<NodeMetrics>, Failure> {
+    async fn list(&self, _asked: &Asked) -> Result<Listed<NodeMetrics>, Failure> {
         let everything = ListParams::default();
         let nodes: Api<Node> = Api::all(self.client.0.clone());
         let pods: Api<Pod> = Api::all(self.client.0.clone());
@@ -233,20 +239,20 @@ impl Resource for Nodes {
         let measure = |node: &Node| {
             let amount = by_node.get(&*node.name_any()).copied().unwrap_or_default().plus(own);
             NodeMetrics {
-                metadata: metadata(&node.metadata),
+                metadata: metadata(&node.metadata, &self.env),
                 timestamp: now(&self.env),
                 window: WINDOW.to_owned(),
                 usage: amount.usage(),
             }
         };
-        Ok(nodes.items.iter().map(measure).collect())
+        Ok(nodes.items.iter().map(measure).collect::<Vec<_>>().into())
     }
 }
 
 impl Resource for Pods {
     type Object = PodMetrics;
 
-    async fn list(&self, asked: &Asked) -> Result<Vec<PodMetrics>, Failure> {
+    async fn list(&self, asked: &Asked) -> Result<Listed<PodMetrics>, Failure> {
         let pods: Api<Pod> = match &asked.namespace {
             Some(namespace) => Api::namespaced(self.client.0.clone(), namespace),
             None => Api::all(self.client.0.clone()),
@@ -261,13 +267,13 @@ impl Resource for Pods {
                 })
                 .collect();
             PodMetrics {
-                metadata: metadata(&pod.metadata),
+                metadata: metadata(&pod.metadata, &self.env),
                 timestamp: now(&self.env),
                 window: WINDOW.to_owned(),
                 containers,
             }
         };
-        Ok(pods.items.iter().filter(|pod| is_running(pod)).map(measure).collect())
+        Ok(pods.items.iter().filter(|pod| is_running(pod)).map(measure).collect::<Vec<_>>().into())
     }
 }
 

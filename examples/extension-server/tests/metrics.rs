@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::json;
 use setpoint_apiserver::extension::Asked;
 use setpoint_apiserver::pki::CertificateAuthority;
@@ -12,10 +13,10 @@ use setpoint_apiserver::{ApiServer, FrontProxy, User};
 use setpoint_env::Env;
 use tokio::net::TcpListener;
 
-use example_extension_server::{CPU, NAMESPACE, NodeMetrics, Nodes, Peak, PodMetrics, SERVICE};
+use example_extension_server::{CPU, NAMESPACE, NodeMetrics, Nodes, Peak, Peaks, PodMetrics, SERVICE};
 
 #[tokio::test]
-async fn nodes_and_pods_have_metrics_and_peaks_are_told() {
+async fn nodes_and_pods_have_metrics_and_peaks_are_seen() {
     let env = Env::system();
     let proxies = CertificateAuthority::generate(&env).unwrap();
     let identity = proxies.issue_client(&User::new("front-proxy-client", [""; 0])).unwrap();
@@ -24,7 +25,8 @@ async fn nodes_and_pods_have_metrics_and_peaks_are_told() {
         .published_proxy(FrontProxy::usual(vec![proxies.certificate_der().clone()]))
         .build();
     let client = api.client();
-    let server = example_extension_server::server(client.clone(), &env).await.unwrap();
+    let own = Peaks::new(env.clone());
+    let server = example_extension_server::server(client.clone(), own.clone(), &env).await.unwrap();
     let authority = CertificateAuthority::generate(&env).unwrap();
     let certificate = authority.issue_server([format!("{SERVICE}.{NAMESPACE}.svc")]).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -64,12 +66,8 @@ async fn nodes_and_pods_have_metrics_and_peaks_are_told() {
     assert!(metrics.list(&ListParams::default().labels("app=other")).await.unwrap().items.is_empty());
 
     let asked = Asked::by(User::admin());
-    let following = example_extension_server::follow(
-        &server,
-        Nodes::new(client.clone(), env.clone()),
-        asked,
-        env.clone(),
-    );
+    let nodes = Nodes::new(client.clone(), env.clone());
+    let following = example_extension_server::follow(&own, &nodes, &asked);
     let peaks: Api<Peak> = Api::all(client);
     let seen = async {
         loop {
@@ -81,9 +79,37 @@ async fn nodes_and_pods_have_metrics_and_peaks_are_told() {
     };
     let peak = tokio::select! {
         () = following => unreachable!("it goes on"),
-        peak = tokio::time::timeout(Duration::from_secs(20), seen) => peak.expect("it is told"),
+        peak = tokio::time::timeout(Duration::from_secs(20), seen) => peak.expect("it is seen"),
     };
     assert_eq!(peak.cpu, "450m");
+    let mut watch = peaks
+        .watch(&WatchParams::default(), peak.metadata.resource_version.as_deref().unwrap())
+        .await
+        .unwrap()
+        .boxed();
+    let mut more = peak_of("n1", "900m");
+    assert!(own.see(&more));
+    let event = tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("it is told");
+    let Some(Ok(WatchEvent::Modified(told))) = event else { panic!("{event:?}") };
+    assert_eq!(told.cpu, "900m");
+    drop(watch);
+    more.usage.insert("cpu".to_owned(), "1".to_owned());
+    assert!(own.see(&more));
+    let mut watch = peaks
+        .watch(&WatchParams::default(), told.metadata.resource_version.as_deref().unwrap())
+        .await
+        .unwrap()
+        .boxed();
+    let event = tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("it resumes");
+    let Some(Ok(WatchEvent::Modified(told))) = event else { panic!("{event:?}") };
+    assert_eq!(told.cpu, "1000m");
     let refused = peaks.delete("n1", &kube::api::DeleteParams::default()).await.unwrap_err();
     assert!(matches!(refused, kube::Error::Api(status) if status.code == 405));
+}
+
+fn peak_of(node: &str, cpu: &str) -> NodeMetrics {
+    serde_json::from_value(json!({
+        "metadata": {"name": node}, "timestamp": "", "window": "", "usage": {"cpu": cpu},
+    }))
+    .unwrap()
 }

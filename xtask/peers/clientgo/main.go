@@ -41,6 +41,7 @@ type world struct {
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "path of the kubeconfig of the server under test")
+	aggregated := flag.Bool("aggregated", false, "ask for what examples/extension-server serves, and nothing else")
 	flag.Parse()
 	w, err := newWorld(*kubeconfig)
 	if err != nil {
@@ -50,6 +51,9 @@ func main() {
 	checks := []check{{"namespace is created", createNamespace}}
 	for _, group := range [][]check{podChecks, deploymentChecks, kindChecks, clientChecks, openapiChecks, informerChecks} {
 		checks = append(checks, group...)
+	}
+	if *aggregated {
+		checks = aggregatedChecks
 	}
 	failed := false
 	for _, c := range checks {

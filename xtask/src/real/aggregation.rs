@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 
 use self::sample::Sample;
 use self::transcript::Transcript;
-use super::peers::{KUBE_CONTROLLER_MANAGER, KUBECTL, OLD_KUBECTL, Peers, SAMPLE_APISERVER};
+use super::peers::{CLIENT_GO, KUBE_CONTROLLER_MANAGER, KUBECTL, OLD_KUBECTL, Peers, SAMPLE_APISERVER};
 use super::report::Report;
 use super::servers::{Reference, Server};
 use crate::workspace::Program;
@@ -27,8 +27,9 @@ struct Programs {
     reference: Reference,
     manager: PathBuf,
     sample: PathBuf,
-    /// Our own extension server.
+    /// Our own extension server, and client-go's informers on its kinds.
     example: PathBuf,
+    client_go: PathBuf,
     /// The newest first.
     kubectls: Vec<(String, PathBuf)>,
 }
@@ -40,6 +41,7 @@ impl Programs {
             reference: Reference::get(peers)?,
             manager: peers.get(&KUBE_CONTROLLER_MANAGER)?,
             sample: peers.get(&SAMPLE_APISERVER)?,
+            client_go: peers.get(&CLIENT_GO)?,
             example: Program {
                 package: "example-extension-server",
                 name: "example-extension-server",
@@ -99,6 +101,7 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, binary: &Path, skip_build:
 fn play(programs: &Programs, server: &Server) -> Result<Transcript> {
     let mut sample = Sample::new(&programs.sample, &programs.reference.etcd, server.kubeconfig())?;
     let mut transcript = Transcript::default();
-    script::play(&mut transcript, &programs.kubectls, server, &mut sample, &programs.example)?;
+    let own = script::Own { example: &programs.example, client_go: &programs.client_go };
+    script::play(&mut transcript, &programs.kubectls, server, &mut sample, &own)?;
     Ok(transcript)
 }

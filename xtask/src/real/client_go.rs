@@ -20,31 +20,35 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Runs the program of a suite and repeats its lines.
 pub(crate) fn run(report: &mut Report, suite: &str, program: &Path, kubeconfig: &Path) {
     let begun = Instant::now();
-    if let Err(error) = repeat(report, suite, program, kubeconfig) {
+    let verdicts = verdicts(program, kubeconfig, &[]);
+    if let Err(error) = verdicts.and_then(|verdicts| repeat(report, suite, &verdicts)) {
         report.record(suite, "the program runs to its end", begun.elapsed(), Err(error));
     }
 }
 
-fn repeat(report: &mut Report, suite: &str, program: &Path, kubeconfig: &Path) -> Result<()> {
-    let mut command = Command::new(program);
-    command.arg("--kubeconfig").arg(kubeconfig);
-    let finished = process::run(command, None, LIMIT)?;
-    let mut lines = 0;
-    for line in finished.stdout.lines() {
+fn repeat(report: &mut Report, suite: &str, verdicts: &str) -> Result<()> {
+    for line in verdicts.lines() {
         let Some(verdict) = Verdict::parse(line) else { bail!("not a verdict: {line:?}") };
-        lines += 1;
         let outcome = verdict.failure.map_or(Ok(()), |why| Err(anyhow!("{why}")));
         if report.filter().takes(suite, verdict.name) {
             report.record(suite, verdict.name, verdict.took, outcome);
         }
     }
-    if lines == 0 {
+    Ok(())
+}
+
+/// What a program says to a server: a verdict a line, and one at least.
+pub(crate) fn verdicts(program: &Path, kubeconfig: &Path, arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new(program);
+    command.arg("--kubeconfig").arg(kubeconfig).args(arguments);
+    let finished = process::run(command, None, LIMIT)?;
+    if finished.stdout.trim().is_empty() {
         bail!("it checked nothing, ended with {}: {}", finished.status, finished.stderr.trim());
     }
     if !matches!(finished.status.code(), Some(0 | 1)) {
         bail!("it ended with {}: {}", finished.status, finished.stderr.trim());
     }
-    Ok(())
+    Ok(finished.stdout)
 }
 
 /// `ok NAME (N ms)` or `FAIL NAME (N ms): why`.

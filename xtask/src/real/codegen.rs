@@ -2,6 +2,7 @@
 //! types and back.
 
 mod crds;
+mod extension_server;
 mod kopium;
 mod outcome;
 mod project;
@@ -27,7 +28,7 @@ pub(crate) const SUITE: &str = "codegen";
 const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    VARIANTS.iter().map(|variant| variant.name).chain([round_trip::NAME])
+    VARIANTS.iter().map(|variant| variant.name).chain([extension_server::NAME, round_trip::NAME])
 }
 
 /// What every check needs.
@@ -62,6 +63,7 @@ pub(crate) fn run(
     for variant in VARIANTS {
         project::run(report, &tools, variant);
     }
+    extension_server::run(report, &tools);
     if report.filter().takes(SUITE, round_trip::NAME) {
         let reference = Reference::get(peers);
         round_trip::run(report, &tools, reference.as_ref().map_err(|error| format!("{error:#}")));

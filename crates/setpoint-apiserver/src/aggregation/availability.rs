@@ -103,7 +103,8 @@ async fn ask(core: &Core, backend: &Backend, url: &str) -> Result<(), String> {
 pub(super) fn own_call(target: String, accept: &'static str) -> Call {
     let client = HeaderMap::from_iter([(http::header::ACCEPT, HeaderValue::from_static(accept))]);
     let headers = headers::for_backend(&client, &itself(), None, &[]).unwrap_or_default();
-    Call { method: Method::GET, target, headers, body: nothing() }
+    // A backend that has enough to do is asked all the same whether it is well.
+    Call { method: Method::GET, target, headers, body: nothing(), is_lasting: true }
 }
 
 /// Whether an APIService says that its backend answers.

@@ -13,15 +13,18 @@ use tokio_util::sync::CancellationToken;
 use super::documents::{OpenApi, Resources};
 use crate::upstream::Trusted;
 
-/// Requests to one backend at the same time, watches among them. Each has a connection of its own.
-const MOST_REQUESTS: usize = 1024;
+/// Watches and tunnels of one backend at the same time. Each has a connection of its own.
+const MOST_LONG: usize = 1024;
+/// And other requests: a third of all that the server takes, so that a backend that keeps them waiting does not keep those of
+/// others waiting, too.
+pub(super) const MOST_SHORT: usize = 200;
 
 /// Who answers for a group-version, and what is known about it.
 #[derive(Debug)]
 pub(crate) struct Backend {
     /// What the APIService says.
     pub(crate) spec: Spec,
-    pub(super) room: Arc<Semaphore>,
+    pub(super) room: Room,
     is_available: AtomicBool,
     /// Told when its service has changed, or when it did not answer.
     pub(super) wake: Notify,
@@ -29,6 +32,19 @@ pub(crate) struct Backend {
     pub(super) ended: CancellationToken,
     pub(super) resources: RwLock<Resources>,
     pub(super) open_api: RwLock<Option<Arc<OpenApi>>>,
+}
+
+/// How many more requests a backend takes.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    pub(super) long: Arc<Semaphore>,
+    pub(super) short: Arc<Semaphore>,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room { long: Arc::new(Semaphore::new(MOST_LONG)), short: Arc::new(Semaphore::new(MOST_SHORT)) }
+    }
 }
 
 /// The spec of an APIService with a service.
@@ -96,7 +112,7 @@ impl Backend {
     pub(super) fn new(spec: Spec, is_available: bool, old: Option<&Backend>) -> Backend {
         let old = old.filter(|old| old.spec.leads_to_the_same(&spec));
         Backend {
-            room: old.map_or_else(|| Arc::new(Semaphore::new(MOST_REQUESTS)), |old| Arc::clone(&old.room)),
+            room: old.map_or_else(Room::default, |old| old.room.clone()),
             is_available: AtomicBool::new(is_available),
             wake: Notify::new(),
             ended: CancellationToken::new(),

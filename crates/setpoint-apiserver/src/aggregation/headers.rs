@@ -17,8 +17,9 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const BEARER_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// What concerns one connection only.
-const OF_CONNECTION: [&str; 9] = [
+const OF_CONNECTION: [&str; 10] = [
     "connection",
+    "http2-settings",
     "keep-alive",
     "proxy-authenticate",
     "proxy-authorization",
@@ -54,6 +55,19 @@ const IN_NAME: &AsciiSet = &CONTROLS
 /// Whether a client asks for something else than HTTP on its connection.
 pub(super) fn asks_for_upgrade(headers: &HeaderMap) -> bool {
     headers.contains_key(header::UPGRADE) && connection_names(headers).any(|name| name == "upgrade")
+}
+
+/// Whether what it asks for is HTTP again, in another version.
+pub(super) fn asks_for_http(headers: &HeaderMap) -> bool {
+    let is_http = |protocol: &str| {
+        let name = protocol.split('/').next().unwrap_or_default().trim().to_ascii_lowercase();
+        matches!(name.as_str(), "h2c" | "h2" | "h3" | "http" | "https" | "tls")
+    };
+    let values = headers.get_all(header::UPGRADE).iter();
+    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).any(|protocol| {
+        // What nobody can read is not handed on either.
+        std::str::from_utf8(protocol).map_or(true, is_http)
+    })
 }
 
 fn connection_names(headers: &HeaderMap) -> impl Iterator<Item = String> {

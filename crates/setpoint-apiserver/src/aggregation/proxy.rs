@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
@@ -12,13 +13,13 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::relay::Relay;
 use super::tunnel::Tunnel;
+use super::untrailed::Untrailed;
 use super::{Backend, headers, words};
 use crate::audit::PeerAddress;
 use crate::response::{Body, respond};
 use crate::server::Core;
-use crate::status::Result;
+use crate::status::{Result, Status};
 use crate::upstream::{Peer, Protocol, RequestBody, service};
 use crate::user::User;
 
@@ -53,12 +54,18 @@ pub(crate) async fn forward(
     let mut sent = headers::for_backend(&parts.headers, user, peer, &own)?;
     let is_upgrade = headers::asks_for_upgrade(&parts.headers);
     if is_upgrade {
+        if headers::asks_for_http(&parts.headers) {
+            // The backend would take whatever is said in it for this server's own words, its users among them.
+            return Err(Status::bad_request("a connection is not upgraded to another version of HTTP"));
+        }
         sent.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         for value in parts.headers.get_all(header::UPGRADE) {
             sent.append(header::UPGRADE, value.clone());
         }
     }
-    let call = Call { method: parts.method.clone(), target, headers: sent, body };
+    let body = Untrailed(body).boxed_unsync();
+    let is_lasting = is_long || is_upgrade;
+    let call = Call { method: parts.method.clone(), target, headers: sent, body, is_lasting };
     let asking = backend.call(core, call);
     let called = match is_discovery {
         true => match tokio::time::timeout(DISCOVERY, asking).await {
@@ -90,12 +97,17 @@ pub(crate) async fn forward(
     let ends = [core.watch_token(), backend.ended.clone()];
     let place = if is_long { Some(core.limits.watch(user)?) } else { None };
     let (head, body) = response.into_parts();
-    let relay = Relay::new(body, room);
-    let relay = match place {
-        Some(place) => relay.until(ends, place),
-        None => relay,
+    let body = relay(body, room);
+    let body = match place {
+        Some(place) => body.ended_by(ends, place),
+        None => body,
     };
-    Ok(answer(head.status, head.headers, Body::relay(relay)))
+    Ok(answer(head.status, head.headers, body))
+}
+
+/// What a backend sends. Its connection ends with it.
+fn relay(body: Incoming, room: OwnedSemaphorePermit) -> Body {
+    Body::relay(body.map_err(std::io::Error::other)).with_room(room)
 }
 
 /// The same for a document of the backend, whose address may be an old one.
@@ -150,7 +162,7 @@ fn upgrade(
             return Ok(words::text(StatusCode::SERVICE_UNAVAILABLE, &why));
         }
         let (head, body) = response.into_parts();
-        return Ok(answer(code, head.headers, Body::relay(Relay::new(body, room))));
+        return Ok(answer(code, head.headers, relay(body, room)));
     }
     let Some(client) = parts.extensions.get::<OnUpgrade>().cloned() else {
         let why = "this connection cannot be upgraded; use HTTP/1.1";
@@ -159,7 +171,7 @@ fn upgrade(
     let place = core.limits.watch(user)?;
     Tunnel { client, backend: hyper::upgrade::on(&mut response), room, place }.open(core, backend);
     let upgrade: Vec<HeaderValue> = response.headers().get_all(header::UPGRADE).iter().cloned().collect();
-    let mut switched = answer(code, std::mem::take(response.headers_mut()), Body::full(bytes::Bytes::new()));
+    let mut switched = answer(code, std::mem::take(response.headers_mut()), Body::full(Bytes::new()));
     let headers = switched.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     for value in upgrade {
@@ -174,6 +186,8 @@ pub(super) struct Call {
     pub(super) target: String,
     pub(super) headers: HeaderMap,
     pub(super) body: RequestBody,
+    /// Whether it has its room among the watches.
+    pub(super) is_lasting: bool,
 }
 
 impl Call {
@@ -185,6 +199,7 @@ impl Call {
             target: self.target.clone(),
             headers: self.headers.clone(),
             body: nothing(),
+            is_lasting: self.is_lasting,
         })
     }
 
@@ -225,7 +240,8 @@ impl Backend {
         let spec = &self.spec;
         let located = service::locate(core, &spec.namespace, &spec.service, spec.port).await;
         let located = located.map_err(|_| Uncalled::Nowhere)?;
-        let room = Arc::clone(&self.room).try_acquire_owned().map_err(|_| Uncalled::Crowded)?;
+        let room = if call.is_lasting { &self.room.long } else { &self.room.short };
+        let room = Arc::clone(room).try_acquire_owned().map_err(|_| Uncalled::Crowded)?;
         let peer = Peer { place: located.place, trusted: spec.trusted.clone(), protocol: Protocol::Http1 };
         let client = core.aggregation.clients.get(peer).map_err(Uncalled::Unusable)?;
         // Without a port, so that the one of the address counts.
@@ -246,12 +262,12 @@ impl Backend {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use http_body_util::Full;
     use serde_json::json;
     use setpoint_env::Env;
     use tower::ServiceExt;
 
+    use super::super::backend::MOST_SHORT;
     use super::*;
     use crate::ApiServer;
 
@@ -274,7 +290,7 @@ mod tests {
             .unwrap();
         assert_eq!(send(post).await.0, 201);
         let backend = server.core().aggregation.find("g.example", "v1").unwrap();
-        let all = backend.room.clone().acquire_many_owned(1024).await.unwrap();
+        let all = Arc::clone(&backend.room.short).acquire_many_owned(MOST_SHORT as u32).await.unwrap();
         backend.set_available(true);
         let (code, text) =
             send(Request::get("/apis/g.example/v1/things").body(Full::default()).unwrap()).await;

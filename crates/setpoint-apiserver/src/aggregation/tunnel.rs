@@ -16,6 +16,9 @@ use crate::server::Core;
 /// The time until both ends have switched.
 const SWITCH: Duration = Duration::from_secs(30);
 
+/// The time for an end to take what is left, and to hear that this was all.
+const CLOSE: Duration = Duration::from_secs(5);
+
 /// Both ends of a tunnel, and what it takes.
 pub(super) struct Tunnel {
     pub(super) client: OnUpgrade,
@@ -59,6 +62,7 @@ async fn join(client: Upgraded, backend: Upgraded) {
     if let Err(error) = outcome {
         tracing::debug!(%error, "an upgraded connection broke");
     }
-    // Who has not closed yet learns that this is the end.
-    let _ = futures::future::join(to_client.shutdown(), to_backend.shutdown()).await;
+    // Who has not closed yet learns that this is the end. One that does not read does not keep the other waiting.
+    let closing = futures::future::join(to_client.shutdown(), to_backend.shutdown());
+    let _ = tokio::time::timeout(CLOSE, closing).await;
 }

@@ -203,6 +203,13 @@ impl Wrong {
     }
 }
 
+/// A converted object, if it is the same object as before in the wanted version; or what is wrong with it.
+pub(crate) fn same_object(original: &Value, converted: Value, wanted: &str) -> Result<Value, String> {
+    check(original, converted, wanted).map_err(|wrong| match wrong {
+        Wrong::Type(why) | Wrong::Object(why) | Wrong::Metadata(why) => why,
+    })
+}
+
 /// A converted object is the same object: of its metadata, only labels and annotations may change.
 fn check(original: &Value, mut converted: Value, wanted: &str) -> Result<Value, Wrong> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

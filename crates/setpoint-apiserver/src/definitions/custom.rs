@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::column::Column;
 use super::json_path::JsonPath;
 use crate::bounds::{Exceeded, Room};
-use crate::extension::VERBS as VERBS_ANNOTATION;
+use crate::extension::{Program, Programs};
 use crate::field_error::FieldError;
 use crate::object;
 use crate::resource::Resource;
@@ -74,8 +74,8 @@ pub(crate) struct Custom {
     pub conversion: Option<Value>,
     /// Told with each answer about a version that shall not be used any more.
     pub deprecation: Option<String>,
-    /// The verbs that are left of all, where an extension server has fewer.
-    only: Option<Box<str>>,
+    /// The code of an extension server. Never part of what is stored.
+    pub program: Option<Arc<Program>>,
     /// Whether objects may have been written under another schema or in another version than this.
     changes_on_read: bool,
     terminating: AtomicBool,
@@ -179,7 +179,7 @@ impl Custom {
 
     /// Whether its clients may do this at all.
     pub(crate) fn has_verb(&self, verb: &str) -> bool {
-        self.only.as_ref().is_none_or(|only| only.split(',').any(|known| known == verb))
+        self.program.as_ref().is_none_or(|program| program.verbs.has(verb))
     }
 }
 
@@ -201,31 +201,46 @@ pub(super) fn serves_the_same(old: &Value, new: &Value) -> bool {
         && has_condition(old, "Established") == has_condition(new, "Established")
 }
 
-/// The served versions of a definition; none while it is not established.
-pub(super) fn resources(definition: &Value) -> Vec<Arc<Resource>> {
+/// The served versions of a definition; none while it is not established, and in an extension server none without code.
+pub(super) fn resources(definition: &Value, programs: Option<&Programs>) -> Vec<Arc<Resource>> {
     if !has_condition(definition, "Established") {
         return Vec::new();
     }
+    let program = match programs {
+        None => None,
+        Some(programs) => match programs.get(&collection(definition)) {
+            None => return Vec::new(),
+            program => program,
+        },
+    };
     versions(definition)
         .iter()
         .filter(|version| version["served"] == true)
-        .filter_map(|version| resource(definition, version))
+        .filter_map(|version| resource(definition, version, program))
         .collect()
 }
 
 /// The version that the objects of a definition are stored in.
 pub(super) fn stored(definition: &Value) -> Option<Arc<Resource>> {
     let version = versions(definition).iter().find(|version| version["storage"] == true)?;
-    resource(definition, version)
+    resource(definition, version, None)
 }
 
 fn versions(definition: &Value) -> &[Value] {
     definition["spec"]["versions"].as_array().map_or(&[], Vec::as_slice)
 }
 
-fn resource(definition: &Value, version: &Value) -> Option<Arc<Resource>> {
+/// Where the objects of a definition are.
+fn collection(definition: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, names) = (&definition["spec"]["group"], &definition["status"]["acceptedNames"]);
+    format!("{}/{}", text(group), text(&names["plural"]))
+}
+
+fn resource(definition: &Value, version: &Value, program: Option<&Arc<Program>>) -> Option<Arc<Resource>> {
     let storage = versions(definition).iter().find(|version| version["storage"] == true)?["name"].as_str()?;
-    Some(Arc::new(Resource::custom(custom(definition, version, storage))))
+    let custom = custom(definition, version, storage);
+    Some(Arc::new(Resource::custom(Custom { program: program.cloned(), ..custom })))
 }
 
 fn custom(definition: &Value, version: &Value, storage: &str) -> Custom {
@@ -254,8 +269,8 @@ fn custom(definition: &Value, version: &Value, storage: &str) -> Custom {
         conversion: conversion(spec),
         deprecation: deprecation(spec, version),
         // What was written under the only schema that there ever was needs no second look.
-        only: definition["metadata"]["annotations"][VERBS_ANNOTATION].as_str().map(Into::into),
         changes_on_read: !first_generation || *name != *storage,
+        program: None,
         terminating: AtomicBool::new(is_terminating(definition)),
         ended: CancellationToken::new(),
         version: name,

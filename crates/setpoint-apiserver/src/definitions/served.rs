@@ -119,6 +119,10 @@ fn entry(custom: &Custom) -> Entry<'_> {
         let group_version = Some(("autoscaling", "v1"));
         subresources.push(SubEntry { name: "scale", group_version, kind: "Scale", verbs });
     }
+    for own in custom.program.iter().flat_map(|program| program.subresources()) {
+        let kind = own.kind_or(&custom.kind);
+        subresources.push(SubEntry { name: own.name(), group_version: None, kind, verbs: own.verbs() });
+    }
     Entry {
         group: &custom.group,
         version: &custom.version,

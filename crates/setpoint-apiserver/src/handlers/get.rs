@@ -22,7 +22,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
         None => Freshness::Latest,
         Some(0) => Freshness::Any,
         Some(revision) => {
-            wait_until_fresh(core, revision).await?;
+            wait_until_fresh(core, request.resource.collection(), revision).await?;
             Freshness::AtLeast(revision)
         }
     };
@@ -50,8 +50,8 @@ pub(crate) async fn read(core: &Core, key: &Key) -> Result<Option<Arc<Record>>> 
 
 /// Waits a little for a revision that the client knows of but this server does not yet. A client that has
 /// talked to another server over the same store may be ahead; one that names the future is told so.
-pub(crate) async fn wait_until_fresh(core: &Core, revision: Revision) -> Result<()> {
-    if core.storage.revision() >= revision {
+pub(crate) async fn wait_until_fresh(core: &Core, collection: &str, revision: Revision) -> Result<()> {
+    if core.storage.is_foreign(collection) || core.storage.revision() >= revision {
         return Ok(());
     }
     let reached = tokio::time::timeout(FRESHNESS, core.storage.reached(revision)).await;

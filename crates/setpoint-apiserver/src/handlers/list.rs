@@ -64,7 +64,7 @@ async fn query(core: &Core, options: &ListOptions, selection: &Selection) -> Res
     }
     query.fresh = freshness(options);
     if let Freshness::AtLeast(version) | Freshness::Exact(version) = query.fresh {
-        wait_until_fresh(core, version).await?;
+        wait_until_fresh(core, &query.collection, version).await?;
     }
     Ok(query)
 }

@@ -103,11 +103,17 @@ async fn start(
     selection: &Selection,
 ) -> Result<Start> {
     let version = options.resource_version.unwrap_or(0);
-    wait_until_fresh(core, version).await?;
-    let wants_initial = options.initial_events.unwrap_or(version == 0);
     let collection = request.resource.collection();
+    wait_until_fresh(core, collection, version).await?;
+    let wants_initial = options.initial_events.unwrap_or(version == 0);
     if !wants_initial {
-        let after = if version == 0 { core.storage.revision() } else { version };
+        let after = match version {
+            0 if core.storage.is_foreign(collection) => {
+                core.storage.scan(&selection.query()).await?.revision()
+            }
+            0 => core.storage.revision(),
+            version => version,
+        };
         let watch = core.storage.watch(collection, after)?;
         return Ok(Start { watch, initial: VecDeque::new(), initial_end: None });
     }
@@ -179,7 +185,7 @@ impl Stream {
             if !out.is_empty() {
                 return Some((out.into(), false));
             }
-            if retired {
+            if retired || self.watch.has_ended() {
                 return None;
             }
             let bookmark = self.bookmarks.unwrap_or(self.deadline);

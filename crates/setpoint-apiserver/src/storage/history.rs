@@ -42,6 +42,12 @@ const FORGOTTEN: usize = usize::MAX;
 const OVERHEAD: usize = size_of::<Event>() + size_of::<Arc<Event>>() + size_of::<Arc<str>>();
 
 impl Event {
+    /// A change that no history holds.
+    pub(crate) fn unheld(record: Arc<Record>, previous: Option<Arc<Record>>, deleted: bool) -> Event {
+        let (protobuf, counted, encoded) = (OnceLock::new(), AtomicUsize::new(0), Arc::default());
+        Event { record, previous, deleted, protobuf, counted, encoded }
+    }
+
     pub(crate) fn revision(&self) -> Revision {
         self.record.revision
     }

@@ -45,10 +45,12 @@ pub(super) fn client_config(trusted: &Trusted, identity: Option<&Identity>) -> R
             builder.with_root_certificates(roots)
         }
         Trusted::Bundle(bundle) => {
-            let bundle = Bundle::parse(bundle, provider)?;
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(bundle))
+            let bundle = Some(Bundle::parse(bundle, Arc::clone(&provider))?);
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { provider, bundle }))
         }
-        Trusted::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+        Trusted::Anybody => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Verifier { provider, bundle: None })),
     };
     let Some(identity) = identity else { return Ok(builder.with_no_client_auth()) };
     builder
@@ -56,20 +58,27 @@ pub(super) fn client_config(trusted: &Trusted, identity: Option<&Identity>) -> R
         .map_err(|error| format!("the client certificate cannot be used: {error}"))
 }
 
-/// Takes every certificate whose key the server has.
+/// Checks the servers that a client connects to. That a server has the key of its certificate is checked whoever it is.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct Verifier {
+    provider: Arc<CryptoProvider>,
+    /// None takes every certificate.
+    bundle: Option<Bundle>,
+}
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
+        match &self.bundle {
+            None => Ok(ServerCertVerified::assertion()),
+            Some(bundle) => bundle.verify(end_entity, intermediates, server_name, ocsp_response, now),
+        }
     }
 
     fn verify_tls12_signature(
@@ -78,7 +87,8 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -87,11 +97,12 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -121,10 +132,8 @@ impl Bundle {
             .map_err(|error| format!("caBundle cannot be used: {error}"))?;
         Ok(Bundle { certificates, authorities })
     }
-}
 
-impl ServerCertVerifier for Bundle {
-    fn verify_server_cert(
+    fn verify(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
@@ -139,28 +148,6 @@ impl ServerCertVerifier for Bundle {
             verified if verified.is_ok() || !self.certificates.contains(end_entity) => verified,
             _ => verify_itself(end_entity, server_name, now),
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.authorities.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.authorities.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.authorities.supported_verify_schemes()
     }
 }
 
@@ -312,7 +299,7 @@ mod tests {
         let (name, now) = (ServerName::try_from("hook.test").unwrap(), UnixTime::now());
         let refused = bundle.authorities.verify_server_cert(certificate.der(), &[], &name, &[], now);
         assert_eq!(refused.unwrap_err(), CertificateError::UnknownIssuer.into());
-        bundle.verify_server_cert(certificate.der(), &[], &name, &[], now).expect("the bundle has it");
+        bundle.verify(certificate.der(), &[], &name, &[], now).expect("the bundle has it");
     }
 
     #[tokio::test]

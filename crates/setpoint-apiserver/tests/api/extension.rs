@@ -1,5 +1,8 @@
 //! A server for kinds of one's own, behind another one.
 
+mod logbook;
+mod made;
+
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use setpoint_apiserver::extension::{Asked, Delegation, ExtensionServer, Failure, Kind, Resource};
+use setpoint_apiserver::extension::{Asked, Delegation, ExtensionServer, Failure, Kind, Listed, Resource};
 use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_apiserver::serve::CancellationToken;
 use setpoint_apiserver::{ApiServer, FrontProxy, User};
@@ -17,24 +20,23 @@ use tokio::net::TcpListener;
 
 use crate::aggregation::{SERVICES, api_service, becomes, front_proxy};
 use crate::support::Api;
-
-const GROUP: &str = "wardle.example.com";
+use logbook::Logbook;
 
 /// A kind of these tests: a namespaced one, and one that is not.
 macro_rules! kind {
-    ($name:ident, $plural:literal, $scope:ty) => {
+    ($name:ident, $kind:literal, $version:literal, $plural:literal, $scope:ty) => {
         impl kube::Resource for $name {
             type DynamicType = ();
             type Scope = $scope;
 
             fn kind((): &()) -> Cow<'_, str> {
-                stringify!($name).into()
+                $kind.into()
             }
             fn group((): &()) -> Cow<'_, str> {
-                GROUP.into()
+                "wardle.example.com".into()
             }
             fn version((): &()) -> Cow<'_, str> {
-                "v1".into()
+                $version.into()
             }
             fn plural((): &()) -> Cow<'_, str> {
                 $plural.into()
@@ -48,6 +50,7 @@ macro_rules! kind {
         }
     };
 }
+use kind;
 
 /// A fish that lies on its side.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -79,16 +82,16 @@ struct Sighting {
     what: String,
 }
 
-kind!(Flunder, "flunders", kube::core::NamespaceResourceScope);
-kind!(Tide, "tides", kube::core::ClusterResourceScope);
-kind!(Sighting, "sightings", kube::core::NamespaceResourceScope);
+kind!(Flunder, "Flunder", "v1", "flunders", kube::core::NamespaceResourceScope);
+kind!(Tide, "Tide", "v1", "tides", kube::core::ClusterResourceScope);
+kind!(Sighting, "Sighting", "v1", "sightings", kube::core::NamespaceResourceScope);
 
 struct Gauge;
 
 impl Resource for Gauge {
     type Object = Tide;
 
-    async fn list(&self, asked: &Asked) -> Result<Vec<Tide>, Failure> {
+    async fn list(&self, asked: &Asked) -> Result<Listed<Tide>, Failure> {
         if asked.user.name == "seasick" {
             return Err(Failure::unavailable("not today"));
         }
@@ -100,7 +103,7 @@ impl Resource for Gauge {
             },
             level,
         };
-        Ok(vec![tide("north", 7), tide("east", 3), tide("nook", 1)])
+        Ok(vec![tide("north", 7), tide("east", 3), tide("nook", 1)].into())
     }
 }
 
@@ -108,6 +111,7 @@ impl Resource for Gauge {
 struct Stage {
     api: Api,
     extension: ExtensionServer,
+    logbook: Logbook,
     _serving: Task<()>,
 }
 
@@ -124,10 +128,12 @@ impl Stage {
             .published_proxy(proxy.allowed_names(["front-proxy-client"]))
             .service_address("wardle", "api", None, address)
             .build();
+        let logbook = Logbook::new();
         let extension = ExtensionServer::builder()
-            .kind(Kind::stored::<Flunder>().short_name("fl").column("Weight", "integer", ".spec.weight"))
+            .kind(Kind::<Flunder>::stored().short_name("fl").column("Weight", "integer", ".spec.weight"))
             .kind(Kind::made(Gauge).column("Level", "integer", ".level"))
-            .kind(Kind::told::<Sighting>())
+            .kind(Kind::<Sighting>::told())
+            .kind(logbook.kind(&env))
             .delegation(Delegation::to(server.client()))
             .build(&env)
             .await
@@ -140,8 +146,19 @@ impl Stage {
         });
         let api = Api::with(server);
         api.post(SERVICES, &api_service(ca.certificate_pem())).await.ok();
+        let mut older = api_service(ca.certificate_pem());
+        older["metadata"]["name"] = "v1beta1.wardle.example.com".into();
+        older["spec"]["version"] = "v1beta1".into();
+        older["spec"]["versionPriority"] = 5.into();
+        api.post(SERVICES, &older).await.ok();
         becomes(&api, "Passed").await;
-        Stage { api, extension, _serving: serving }
+        for _ in 0..400 {
+            if api.get("/apis/wardle.example.com/v1beta1").await.code == 200 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        Stage { api, extension, logbook, _serving: serving }
     }
 }
 

@@ -5,14 +5,15 @@ use minijinja::{Environment, UndefinedBehavior, Value};
 
 use crate::error::Error;
 
-/// The files of every project that are made from a template alone, and their templates.
+/// The files of a project that are made from a template alone, and their templates, which are in one folder.
 macro_rules! files {
-    ($($path:literal from $file:literal),* $(,)?) => {
-        pub(super) const FILES: &[(&str, &str)] = &[$(($path, include_str!(concat!("../../templates/project/", $file)))),*];
+    ($name:ident in $folder:literal; $($path:literal from $file:literal),* $(,)?) => {
+        pub(super) const $name: &[(&str, &str)] =
+            &[$(($path, include_str!(concat!("../../templates/", $folder, "/", $file)))),*];
     };
 }
 
-files! {
+files! { OPERATOR in "project";
     ".dockerignore" from "dockerignore",
     ".github/workflows/ci.yaml" from "github/ci.yaml",
     ".gitignore" from "gitignore",
@@ -41,6 +42,33 @@ files! {
     "tests/webhook.rs" from "tests/webhook.rs",
 }
 
+files! { EXTENSION_SERVER in "extension";
+    ".dockerignore" from "../project/dockerignore",
+    ".github/workflows/ci.yaml" from "../project/github/ci.yaml",
+    ".gitignore" from "../project/gitignore",
+    "Cargo.toml" from "Cargo.toml.in",
+    "Dockerfile" from "../project/Dockerfile",
+    "README.md" from "README.md",
+    "config/apiservice/apiservice.yaml" from "config/apiservice/apiservice.yaml",
+    "config/apiservice/certificate.yaml" from "../project/config/webhook/certificate.yaml",
+    "config/apiservice/kustomization.yaml" from "config/apiservice/kustomization.yaml",
+    "config/default/kustomization.yaml" from "config/default/kustomization.yaml",
+    "config/rbac/kustomization.yaml" from "../project/config/rbac/kustomization.yaml",
+    "config/rbac/rbac.yaml" from "config/rbac/rbac.yaml",
+    "config/samples/widget.yaml" from "config/samples/widget.yaml",
+    "config/server/deployment.yaml" from "config/server/deployment.yaml",
+    "config/server/kustomization.yaml" from "config/server/kustomization.yaml",
+    "config/server/namespace.yaml" from "../project/config/manager/namespace.yaml",
+    "config/server/service.yaml" from "config/server/service.yaml",
+    "src/install.rs" from "src/install.rs",
+    "src/lib.rs" from "src/lib.rs",
+    "src/main.rs" from "src/main.rs",
+    "src/store.rs" from "src/store.rs",
+    "tests/server.rs" from "tests/server.rs",
+}
+
+/// The kind of an extension server.
+pub(super) const SERVED_TYPES: &str = include_str!("../../templates/extension/src/api.rs");
 /// The kind itself, unless there is a CRD.
 pub(super) const TYPES: &str = include_str!("../../templates/project/src/api.rs");
 /// An object of it.

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 
 use super::sample::Sample;
 use super::transcript::{Transcript, plain};
+use crate::real::client_go;
 use crate::real::http::Client;
 use crate::real::kubectl::Kubectl;
 use crate::real::servers::{Server, free_port, spawn};
@@ -48,6 +49,12 @@ spec:
   containers: [{name: main, image: nginx}]
 ";
 
+/// Our own extension server, and a program on client-go that reads its kinds.
+pub(super) struct Own<'a> {
+    pub(super) example: &'a Path,
+    pub(super) client_go: &'a Path,
+}
+
 /// Who plays, and what is played with.
 struct Player<'a> {
     transcript: &'a mut Transcript,
@@ -61,7 +68,7 @@ pub(super) fn play(
     kubectls: &[(String, PathBuf)],
     server: &Server,
     sample: &mut Sample,
-    example: &Path,
+    own: &Own<'_>,
 ) -> Result<()> {
     let Some((_, newest)) = kubectls.first() else { bail!("there is no kubectl") };
     let kubectl = |binary: &PathBuf, namespace: &str| {
@@ -80,7 +87,7 @@ pub(super) fn play(
     player.collect()?;
     player.dead()?;
     player.unregister()?;
-    player.example(example, server)
+    player.example(own, server)
 }
 
 impl Player<'_> {
@@ -322,13 +329,13 @@ impl Player<'_> {
         self.until("get flunders -A -o name", "0")
     }
 
-    /// `metrics.k8s.io` and a kind that is told, by a server in Rust.
-    fn example(&mut self, program: &Path, server: &Server) -> Result<()> {
+    /// `metrics.k8s.io` and a kind with a change feed of its own, by a server in Rust.
+    fn example(&mut self, own: &Own<'_>, server: &Server) -> Result<()> {
         self.transcript.begin(EXAMPLE.to_owned());
         let port = free_port()?;
         let folder = tempfile::TempDir::new()?;
-        let mut command = Command::new(program);
-        command.arg(format!("--port={port}")).arg("--kubeconfig").arg(server.kubeconfig());
+        let mut command = Command::new(own.example);
+        command.arg(format!("--listen=127.0.0.1:{port}")).arg("--kubeconfig").arg(server.kubeconfig());
         let running = spawn(command, folder.path(), "extension-server.log")?;
         let status = "{.status.conditions[0].reason}";
         for name in ["v1beta1.metrics.k8s.io", "v1.peaks.example.com"] {
@@ -359,7 +366,19 @@ impl Player<'_> {
         self.say("annotate pod measured metrics.example.com/millicpu=900 --overwrite")?;
         let line = watch.next(Duration::from_secs(30))?;
         self.transcript.step("watch peaks", line);
-        drop((watch, running));
+        drop(watch);
+        let verdicts = client_go::verdicts(own.client_go, server.kubeconfig(), &["--aggregated"])?;
+        for verdict in verdicts.lines() {
+            ensure!(verdict.starts_with("ok "), "{verdict}");
+            // How long it took is no part of it.
+            let name = verdict.split(" (").next().unwrap_or_default();
+            self.transcript.step("client-go", name.to_owned());
+        }
+        // What cannot be deleted keeps no namespace.
+        self.say("create namespace brief")?;
+        self.say("create configmap -n brief map")?;
+        self.say("delete namespace brief --timeout=120s")?;
+        drop(running);
         self.say("delete apiservice v1beta1.metrics.k8s.io v1.peaks.example.com")?;
         self.say("delete pod measured --force --grace-period=0")?;
         self.say("delete node measured")

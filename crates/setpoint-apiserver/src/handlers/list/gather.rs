@@ -80,7 +80,9 @@ pub(in crate::handlers) async fn gather(
         let revision = scan.revision();
         let before = query.before.filter(|_| is_whole).map(|before| before.saturating_add(records.len()));
         let next = after.filter(|_| more).map(|path| {
-            Token { revision: Some(revision), after: path.into(), before }.to_text(&query.prefix)
+            // What has no revision goes on at the newest state.
+            let revision = (revision != 0).then_some(revision);
+            Token { revision, after: path.into(), before }.to_text(&query.prefix)
         });
         let remaining = chunk.remaining.filter(|_| is_whole && more);
         return Ok(Listing { records, meta: ListMeta { revision, next, remaining } });

@@ -17,9 +17,9 @@ pub(super) enum Health {
 
 pub(super) fn full() -> NotStored {
     let why = "the disk of the server's store is full; delete objects or make some room, and try again";
-    NotStored { why: why.into(), is_full: true }
+    NotStored { why: why.into(), is_full: true, refused: None }
 }
 
 pub(super) fn refused(why: impl Into<Arc<str>>) -> NotStored {
-    NotStored { why: why.into(), is_full: false }
+    NotStored { why: why.into(), is_full: false, refused: None }
 }

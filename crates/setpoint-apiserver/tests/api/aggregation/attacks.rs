@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Response, header};
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::json;
-use setpoint_apiserver::ApiServer;
 use setpoint_apiserver::pki::{self, CertificateAuthority};
+use setpoint_apiserver::{ApiServer, User};
 use setpoint_env::{Env, Task};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -15,8 +16,19 @@ use super::backend::{Backend, Setup, front_proxy, full};
 use super::{FLUNDERS, SERVICES, api_service, becomes, with_backend};
 use crate::support::Api;
 
-/// A backend that answers its discovery as it should, and everything else with these bytes, again and again if so asked.
-async fn raw(answer: &'static [u8], is_endless: bool) -> (Api, Task<()>) {
+/// How a backend says what it says.
+#[derive(Clone, Copy)]
+enum Manner {
+    Once,
+    /// Again and again.
+    Endless,
+    /// Byte by byte, again and again.
+    Slow,
+}
+
+/// A backend that answers its discovery as it should, and everything else with these bytes.
+async fn raw(answer: impl Into<Bytes>, manner: Manner) -> (Api, Task<()>) {
+    let answer: Bytes = answer.into();
     let (_, identity) = front_proxy();
     let env = Env::system();
     let ca = CertificateAuthority::generate(&env).unwrap();
@@ -27,7 +39,7 @@ async fn raw(answer: &'static [u8], is_endless: bool) -> (Api, Task<()>) {
     let serving = env.spawn(async move {
         let mut connections = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
-            let acceptor = acceptor.clone();
+            let (acceptor, answer) = (acceptor.clone(), answer.clone());
             connections.push(Env::system().spawn(async move {
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
                 let mut head = Vec::new();
@@ -47,10 +59,14 @@ async fn raw(answer: &'static [u8], is_endless: bool) -> (Api, Task<()>) {
                     return;
                 }
                 loop {
-                    if stream.write_all(answer).await.is_err() {
+                    let written = match manner {
+                        Manner::Once | Manner::Endless => stream.write_all(&answer).await,
+                        Manner::Slow => drip(&mut stream, &answer).await,
+                    };
+                    if written.is_err() {
                         return;
                     }
-                    if !is_endless {
+                    if matches!(manner, Manner::Once) {
                         break;
                     }
                 }
@@ -71,11 +87,20 @@ async fn raw(answer: &'static [u8], is_endless: bool) -> (Api, Task<()>) {
     (api, serving)
 }
 
+async fn drip(stream: &mut (impl AsyncWriteExt + Unpin), bytes: &[u8]) -> std::io::Result<()> {
+    for byte in bytes {
+        stream.write_all(&[*byte]).await?;
+        stream.flush().await?;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn garbage_is_no_answer() {
     for garbage in [&b"SSH-2.0-OpenSSH_9.9\r\n"[..], b"HTTP/1.1 two OK\r\n\r\n", b"\0\0\0\0\0\0\0\0\r\n\r\n"]
     {
-        let (api, _serving) = raw(garbage, false).await;
+        let (api, _serving) = raw(garbage, Manner::Once).await;
         let answer = api.get(FLUNDERS).await;
         assert_eq!(answer.code, 503);
         assert!(
@@ -89,7 +114,7 @@ async fn garbage_is_no_answer() {
 
 #[tokio::test]
 async fn no_answer_takes_no_longer_than_the_request_may() {
-    let (api, _serving) = raw(b"", false).await;
+    let (api, _serving) = raw(&b""[..], Manner::Once).await;
     let begun = tokio::time::Instant::now();
     let answer = api.get(&format!("{FLUNDERS}?timeout=1s")).await;
     assert_eq!((answer.code, answer.reason()), (504, "Timeout"));
@@ -98,8 +123,11 @@ async fn no_answer_takes_no_longer_than_the_request_may() {
 
 #[tokio::test]
 async fn headers_without_end_are_cut_off() {
-    let (api, _serving) =
-        raw(b"HTTP/1.1 200 OK\r\nx: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy", true).await;
+    let (api, _serving) = raw(
+        &b"HTTP/1.1 200 OK\r\nx: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"[..],
+        Manner::Endless,
+    )
+    .await;
     let answer = api.get(FLUNDERS).await;
     assert_eq!(answer.code, 503);
     assert!(answer.body.as_str().unwrap().starts_with("error trying to reach service: "), "{}", answer.body);
@@ -144,8 +172,11 @@ async fn a_redirect_leads_nobody_away() {
 
 #[tokio::test]
 async fn a_switch_of_protocols_that_nobody_asked_for_is_no_answer() {
-    let (api, _serving) =
-        raw(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", false).await;
+    let (api, _serving) = raw(
+        &b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"[..],
+        Manner::Once,
+    )
+    .await;
     assert_eq!(api.get(FLUNDERS).await.code, 503);
 }
 
@@ -168,4 +199,140 @@ async fn another_hosts_certificate_is_not_taken() {
     api.merge(&format!("{SERVICES}/v1.wardle.example.com/status"), &claimed).await.ok();
     assert_eq!(api.get(FLUNDERS).await.code, 503);
     assert_eq!(backend.count(), 0);
+}
+
+/// Whether others are served while somebody waits for a backend.
+async fn is_served(api: &Api) {
+    let others = tokio::time::timeout(Duration::from_secs(5), api.get("/api/v1/namespaces/default")).await;
+    assert_eq!(others.expect("others do not wait").code, 200);
+}
+
+#[tokio::test]
+async fn more_headers_than_anybody_needs_are_no_answer() {
+    let mut head = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n".to_owned();
+    for number in 0..5_000 {
+        head.push_str(&format!("x-{number}: y\r\n"));
+    }
+    let (api, _serving) = raw(head + "\r\n", Manner::Once).await;
+    assert_eq!(api.get(FLUNDERS).await.code, 503);
+    is_served(&api).await;
+}
+
+#[tokio::test]
+async fn a_head_that_drips_takes_no_longer_than_the_request_may() {
+    let (api, _serving) = raw(&b"HTTP/1.1 200 OK\r\nx: yyyyyyyyyyyyyyyyyyyy"[..], Manner::Slow).await;
+    let begun = tokio::time::Instant::now();
+    for path in [format!("{FLUNDERS}?timeout=1s"), format!("{FLUNDERS}?timeout=1s&watch=1")] {
+        assert_eq!(api.get(&path).await.code, 504);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn interim_answers_without_end_are_no_answer() {
+    let (api, _serving) = raw(&b"HTTP/1.1 100 Continue\r\n\r\n"[..], Manner::Endless).await;
+    let path = format!("{FLUNDERS}?timeout=2s");
+    let (answer, ()) = tokio::join!(api.get(&path), async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        is_served(&api).await;
+    });
+    assert!(matches!(answer.code, 503 | 504), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn a_path_leads_nowhere_else_however_it_is_written() {
+    let (api, backend) = with_backend(Setup::default()).await;
+    let asked = backend.count();
+    for path in [
+        "/apis/wardle.example.com/v1/namespaces/default/flunders/%2e%2e",
+        "/apis/wardle.example.com/v1/namespaces/default/flunders/%2E%2E/%2e%2e/secrets",
+        "/apis/wardle.example.com/v1/namespaces/default/flunders/..%2f..",
+        "/apis/wardle.example.com/v1/namespaces/%2e/flunders",
+        "/apis/wardle.example.com/v1/../../../api/v1/secrets",
+        "/apis/wardle.example.com/v1/flunders/a%2fb",
+        "/apis/wardle.example.com/v1/flunders/%ff",
+    ] {
+        assert_eq!(api.get(path).await.code, 404, "{path}");
+    }
+    assert_eq!(backend.count(), asked, "none of them got there");
+    // What is encoded twice is a name, and stays one. So do other tricks.
+    for (name, sent) in [
+        ("%252e%252e", "%252e%252e"),
+        ("a%3fwatch=1", "a%3Fwatch=1"),
+        ("a%23b", "a%23b"),
+        ("..%3b", "..;"),
+        ("a%0d%0ax-remote-user:%20root", "a%0D%0Ax-remote-user:%20root"),
+        ("a%5cb", "a%5Cb"),
+    ] {
+        let answer = api.get(&format!("{FLUNDERS}/{name}")).await;
+        assert_eq!(
+            (answer.code, &answer.body["path"]),
+            (200, &json!(format!("{FLUNDERS}/{sent}"))),
+            "{name}"
+        );
+        assert_eq!(answer.body["headers"]["x-remote-user"], json!(["kubernetes-admin"]));
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_says_after_its_body_does_not_go_on() {
+    let setup = Setup::answering(|request| {
+        Ok(Box::pin(async move {
+            let head = format!("{:?}", request.headers());
+            let body = request.into_body().collect().await.unwrap();
+            let trailers = body.trailers().cloned().unwrap_or_default();
+            Response::new(full(json!({"trailers": trailers.len(), "head": head}).to_string()))
+        }))
+    });
+    let (api, _backend) = with_backend(setup).await;
+    let mut trailers = http::HeaderMap::new();
+    trailers.insert("x-remote-user", "root".parse().unwrap());
+    let frames = [
+        Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from("{}"))),
+        Ok(http_body::Frame::trailers(trailers)),
+    ];
+    let request = http::Request::post(FLUNDERS)
+        .header("trailer", "x-remote-user")
+        .header("te", "trailers")
+        .body(StreamBody::new(futures::stream::iter(frames)))
+        .unwrap();
+    let response = tower::ServiceExt::oneshot(api.server.as_user(User::admin()), request).await.unwrap();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let seen: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(seen["trailers"], 0);
+    assert!(!seen["head"].as_str().unwrap().contains("root"), "{seen}");
+}
+
+#[tokio::test]
+async fn nobody_speaks_http_inside_of_an_upgraded_connection() {
+    let (api, backend) = with_backend(Setup::default()).await;
+    let asked = backend.count();
+    for protocol in ["h2c", "websocket, H2C", "HTTP/2.0", "TLS/1.3"] {
+        let request = http::Request::get(format!("{FLUNDERS}/one/exec"))
+            .header("connection", "Upgrade, HTTP2-Settings")
+            .header("upgrade", protocol)
+            .header("http2-settings", "AAMAAABkAAQAAP__")
+            .body(Default::default())
+            .unwrap();
+        assert_eq!(api.answer(request).await.code, 400, "{protocol}");
+    }
+    assert_eq!(backend.count(), asked, "none of them got there");
+}
+
+#[tokio::test]
+async fn one_backend_that_answers_nobody_does_not_keep_others_waiting() {
+    let (api, _serving) = raw(&b""[..], Manner::Once).await;
+    let waiting: Vec<_> = (0..400)
+        .map(|_| {
+            let (server, path) = (api.server.clone(), format!("{FLUNDERS}?timeout=8s"));
+            Env::system().spawn(async move { Api::with(server).get(&path).await.code })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for _ in 0..300 {
+        is_served(&api).await;
+    }
+    let codes = futures::future::join_all(waiting).await;
+    let crowded = codes.iter().filter(|code| matches!(code, Ok(503))).count();
+    assert!(crowded >= 200, "it takes so many, and no more: {crowded}");
 }

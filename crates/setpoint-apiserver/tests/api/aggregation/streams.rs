@@ -13,9 +13,9 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use setpoint_apiserver::User;
 use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_apiserver::serve::CancellationToken;
+use setpoint_apiserver::{ApiServer, User};
 use setpoint_env::{Env, Task};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -137,6 +137,56 @@ async fn a_large_body_goes_up_piece_by_piece() {
     assert_eq!(body, (PIECES << 20).to_string(), "far more than an object of this server may have");
 }
 
+/// A client's connection that asks for an upgrade.
+struct Upgrading {
+    stream: tokio_rustls::client::TlsStream<TcpStream>,
+    shutdown: CancellationToken,
+    serving: Task<()>,
+}
+
+impl Upgrading {
+    /// Asks as jane, who claims to be root.
+    async fn ask(server: ApiServer) -> Upgrading {
+        let env = Env::system();
+        let ca = CertificateAuthority::generate(&env).unwrap();
+        let tls = ca.server_config(&ca.issue_server(["localhost"]).unwrap()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shutdown = CancellationToken::new();
+        let stop = shutdown.clone();
+        let serving = env.spawn(async move { server.serve(listener, tls, stop).await });
+        let jane = ca.issue_client(&User::new("jane", ["system:masters"])).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(ca.certificate_der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![jane.certificate_der().clone()], jane.key_der().clone_key())
+            .unwrap();
+        let tcp = TcpStream::connect(address).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let mut stream = connector.connect("localhost".try_into().unwrap(), tcp).await.unwrap();
+        let head = format!(
+            "POST {FLUNDERS}/one/exec?command=sh HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\n\
+             x-remote-user: root\r\ncontent-length: 0\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        Upgrading { stream, shutdown, serving }
+    }
+
+    /// Reads up to and including these bytes.
+    async fn until(&mut self, end: &[u8]) -> String {
+        let mut seen = Vec::new();
+        while !seen.ends_with(end) {
+            let read = tokio::time::timeout(Duration::from_secs(10), self.stream.read_buf(&mut seen)).await;
+            assert_ne!(read.expect("it comes").unwrap(), 0, "{}", String::from_utf8_lossy(&seen));
+        }
+        String::from_utf8_lossy(&seen).to_lowercase()
+    }
+}
+
 #[tokio::test]
 async fn a_connection_that_is_upgraded_is_joined_with_the_backends() {
     let tasks: Arc<Mutex<Vec<Task<()>>>> = Arc::default();
@@ -160,38 +210,9 @@ async fn a_connection_that_is_upgraded_is_joined_with_the_backends() {
         Ok(Box::pin(std::future::ready(answer.header("x-user", user).body(full("")).unwrap())))
     });
     let (api, backend) = with_backend(setup).await;
-    let env = Env::system();
-    let ca = CertificateAuthority::generate(&env).unwrap();
-    let tls = ca.server_config(&ca.issue_server(["localhost"]).unwrap()).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (server, shutdown) = (api.server.clone(), CancellationToken::new());
-    let stop = shutdown.clone();
-    let serving = env.spawn(async move { server.serve(listener, tls, stop).await });
-
-    let jane = ca.issue_client(&User::new("jane", ["system:masters"])).unwrap();
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(ca.certificate_der().clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_client_auth_cert(vec![jane.certificate_der().clone()], jane.key_der().clone_key())
-        .unwrap();
-    let tcp = TcpStream::connect(address).await.unwrap();
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    let mut stream = connector.connect("localhost".try_into().unwrap(), tcp).await.unwrap();
-    let head = format!(
-        "POST {FLUNDERS}/one/exec?command=sh HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\n\
-         x-remote-user: root\r\ncontent-length: 0\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let mut seen = Vec::new();
-    while !seen.ends_with(b"hello ") {
-        assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0, "{}", String::from_utf8_lossy(&seen));
-    }
-    let text = String::from_utf8_lossy(&seen).to_lowercase();
+    let mut client = Upgrading::ask(api.server.clone()).await;
+    let text = client.until(b"hello ").await;
+    let Upgrading { mut stream, shutdown, serving } = client;
     assert!(text.starts_with("http/1.1 101 "), "{text}");
     assert!(text.contains("x-user: jane\r\n") && text.contains("upgrade: spdy/3.1\r\n"), "{text}");
     stream.write_all(b"and more").await.unwrap();
@@ -203,4 +224,58 @@ async fn a_connection_that_is_upgraded_is_joined_with_the_backends() {
     assert!(!matches!(end.expect("the server ends it"), Ok(1..)));
     serving.await.unwrap();
     drop(backend);
+}
+
+#[tokio::test]
+async fn a_refused_upgrade_leaves_no_way_to_the_backend() {
+    let setup = Setup::answering(|request| {
+        if !request.headers().contains_key(header::UPGRADE) {
+            return Err(request);
+        }
+        Ok(Box::pin(std::future::ready(Response::builder().status(400).body(full("no")).unwrap())))
+    });
+    let (api, backend) = with_backend(setup).await;
+    let mut client = Upgrading::ask(api.server.clone()).await;
+    let refused = client.until(b"no").await;
+    assert!(refused.starts_with("http/1.1 400 "), "{refused}");
+    let asked = backend.count();
+    // What is said on the same connection is said to the server, which knows who says it.
+    let next = format!("GET {FLUNDERS} HTTP/1.1\r\nhost: x\r\nx-remote-user: root\r\n\r\n");
+    client.stream.write_all(next.as_bytes()).await.unwrap();
+    let answer = client.until(b"}").await;
+    assert!(answer.contains("\"x-remote-user\":[\"jane\"]"), "{answer}");
+    assert_eq!(backend.count(), asked + 1);
+}
+
+#[tokio::test]
+async fn a_tunnel_ends_with_either_end_even_if_the_other_does_not_read() {
+    let ends: Arc<Mutex<Vec<Task<()>>>> = Arc::default();
+    let ended = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ended);
+    let setup = Setup::answering(move |mut request| {
+        if !request.headers().contains_key(header::UPGRADE) {
+            return Err(request);
+        }
+        let (upgraded, ended) = (hyper::upgrade::on(&mut request), Arc::clone(&count));
+        ends.lock().push(Env::system().spawn(async move {
+            let mut io = TokioIo::new(upgraded.await.unwrap());
+            // More than any socket keeps.
+            while io.write_all(&[b'x'; 65536]).await.is_ok() {}
+            ended.fetch_add(1, Ordering::Relaxed);
+        }));
+        let answer =
+            Response::builder().status(101).header("connection", "Upgrade").header("upgrade", "SPDY/3.1");
+        Ok(Box::pin(std::future::ready(answer.body(full("")).unwrap())))
+    });
+    let (api, _backend) = with_backend(setup).await;
+    let mut client = Upgrading::ask(api.server.clone()).await;
+    client.until(b"xxxx").await;
+    // It says that it is done, and reads no more.
+    client.stream.shutdown().await.unwrap();
+    let gone = async {
+        while ended.load(Ordering::Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("the backend is let go");
 }

@@ -33,6 +33,17 @@ async fn a_definition_is_established_when_its_writer_has_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_in_a_definition_takes_verbs_away() {
+    let api = Api::new();
+    let mut fewer = definition();
+    fewer["metadata"]["annotations"] = json!({"extension.setpoint/verbs": "get"});
+    api.post(DEFINITIONS, &fewer).await.ok();
+    let list = api.get("/apis/samplecontroller.example.com/v1alpha1").await.ok();
+    assert_eq!(list["resources"][0]["verbs"].as_array().unwrap().len(), 8);
+    api.post(FOOS, &foo("one")).await.ok();
+}
+
+#[tokio::test(start_paused = true)]
 async fn discovery_and_openapi_follow_at_once() {
     let api = Api::new();
     assert_eq!(api.get("/apis/samplecontroller.example.com").await.code, 404);
