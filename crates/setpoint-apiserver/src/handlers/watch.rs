@@ -26,7 +26,7 @@ use crate::response::{Body, respond};
 use crate::selection::Selection;
 use crate::server::Core;
 use crate::status::{Result, Status};
-use crate::storage::{Event, Record, Revision, Watch};
+use crate::storage::{Event, Freshness, ListQuery, Record, Revision, Watch};
 use crate::table::Tabulator;
 
 /// How often a client that asked for bookmarks gets one.
@@ -102,16 +102,31 @@ async fn start(
     options: &ListOptions,
     selection: &Selection,
 ) -> Result<Start> {
-    let version = options.resource_version.unwrap_or(0);
-    wait_until_fresh(core, version).await?;
-    let wants_initial = options.initial_events.unwrap_or(version == 0);
+    let fresh = match options.resource_version {
+        None => Freshness::Latest,
+        Some(0) => Freshness::Any,
+        Some(version) => Freshness::AtLeast(version),
+    };
+    if let Freshness::AtLeast(version) = fresh {
+        wait_until_fresh(core, version).await?;
+    }
+    let wants_initial = options.initial_events.unwrap_or(!matches!(fresh, Freshness::AtLeast(_)));
     let collection = request.resource.collection();
     if !wants_initial {
-        let after = if version == 0 { core.storage.revision() } else { version };
+        let after = match fresh {
+            Freshness::AtLeast(version) => version,
+            Freshness::Latest => {
+                let latest = core.storage.latest().await?;
+                wait_until_fresh(core, latest).await?;
+                latest
+            }
+            _ => core.storage.revision(),
+        };
         let watch = core.storage.watch(collection, after)?;
         return Ok(Start { watch, initial: VecDeque::new(), initial_end: None });
     }
-    let listing = gather(core, &selection.query(), usize::MAX, selection).await.map_err(Status::from)?;
+    let query = ListQuery { fresh, ..selection.query() };
+    let listing = gather(core, &query, usize::MAX, selection).await.map_err(Status::from)?;
     let revision = listing.meta.revision;
     let watch = core.storage.watch(collection, revision)?;
     let initial = listing.records.into();
