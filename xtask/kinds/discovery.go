@@ -34,8 +34,10 @@ type apiResource struct {
 }
 
 type discovered struct {
-	groups    []group
-	resources map[schema.GroupVersion][]apiResource
+	groups     []group
+	resources  map[schema.GroupVersion][]apiResource
+	storage    map[schema.GroupVersionResource]stored
+	jsonGroups []string
 }
 
 // readDiscovery reads groups in kube-apiserver's order of priority, and the
@@ -108,16 +110,17 @@ func (d *discovered) print(out io.Writer) {
 	for _, group := range d.groups {
 		for _, version := range group.versions {
 			for _, found := range d.resources[schema.GroupVersion{Group: group.name, Version: version}] {
-				found.print(out, group.name, version)
+				found.print(out, group.name, version, d.columns(group.name, version, &found))
 			}
 		}
 	}
 }
 
 // print writes a resource as `resource group version plural singular Kind
-// scope shortNames categories verbs type`, a subresource on the lines after
-// its resource as `sub name group version Kind verbs type`.
-func (r *apiResource) print(out io.Writer, group, version string) {
+// scope shortNames categories verbs type prefix storedVersion encoding`, a
+// subresource on the lines after its resource as `sub name group version Kind
+// verbs type`.
+func (r *apiResource) print(out io.Writer, group, version, storage string) {
 	if _, sub, ok := strings.Cut(r.Name, "/"); ok {
 		fmt.Fprintf(out, "sub %s %s %s %s %s %s\n", sub, dash(r.Group), r.Version, r.Kind,
 			list(r.Verbs), dash(typeOfKind(r.gvk())))
@@ -127,8 +130,9 @@ func (r *apiResource) print(out io.Writer, group, version string) {
 	if r.Namespaced {
 		scope = "Namespaced"
 	}
-	fmt.Fprintf(out, "resource %s %s %s %s %s %s %s %s %s %s\n", dash(group), version, r.Name,
-		r.SingularName, r.Kind, scope, list(r.ShortNames), list(r.Categories), list(r.Verbs), dash(typeOfKind(r.gvk())))
+	fmt.Fprintf(out, "resource %s %s %s %s %s %s %s %s %s %s %s\n", dash(group), version, r.Name,
+		r.SingularName, r.Kind, scope, list(r.ShortNames), list(r.Categories), list(r.Verbs), dash(typeOfKind(r.gvk())),
+		storage)
 }
 
 func (r *apiResource) gvk() schema.GroupVersionKind {

@@ -1,10 +1,11 @@
 // Command kinds prints the table of the built-in Kubernetes kinds that the
 // crate setpoint-kinds embeds. `cargo xtask kinds` runs it.
 //
-// Three sources, all published Go modules of one Kubernetes patch release:
+// Four sources, all published Go modules of one Kubernetes patch release:
 // the Go types (field types, JSON and protobuf tags, patch tags), the OpenAPI
-// documents (list and map types, required fields, defaults) and the discovery
-// documents (resources, verbs, short names) of the module k8s.io/kubernetes.
+// documents (list and map types, required fields, defaults), the discovery
+// documents (resources, verbs, short names) and the test of the storage paths
+// (keys and versions in etcd) of the module k8s.io/kubernetes.
 package main
 
 import (
@@ -37,6 +38,12 @@ func run(vectors string) error {
 	}
 	discovery, err := readDiscovery(root)
 	if err != nil {
+		return err
+	}
+	if discovery.storage, err = readStorage(root); err != nil {
+		return err
+	}
+	if discovery.jsonGroups, err = readJSONGroups(root); err != nil {
 		return err
 	}
 	types, err := collectTypes(discovery)

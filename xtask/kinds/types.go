@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	discoveryv2 "k8s.io/api/apidiscovery/v2"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,9 +34,11 @@ func init() {
 	}
 }
 
-// Types that no resource leads to, but that requests and answers carry.
+// Types that no resource leads to, but that requests and answers carry, or that
+// are stored for the server's own use.
 var extras = []any{
 	admissionv1.AdmissionReview{},
+	corev1.RangeAllocation{},
 	discoveryv2.APIGroupDiscoveryList{},
 	metav1.APIGroup{}, metav1.APIGroupList{}, metav1.APIResourceList{}, metav1.APIVersions{},
 	metav1.DeleteOptions{}, metav1.List{}, metav1.PartialObjectMetadata{}, metav1.PartialObjectMetadataList{},

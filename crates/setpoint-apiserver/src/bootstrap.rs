@@ -76,7 +76,7 @@ pub(crate) async fn create(
     let change = Change {
         key: resource.key(namespace.as_deref(), object::name(&object)),
         expect: Expect::Absent,
-        action: Action::Put { value: object::encode(&object), expires: None },
+        action: Action::Put { value: object::encode(&object), ttl: None },
     };
     match core.storage.commit(change).await {
         Ok(_) => Ok(()),

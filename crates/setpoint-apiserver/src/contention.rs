@@ -268,7 +268,7 @@ mod tests {
                     && let Ok(Found { record: Some(record) }) =
                         self.memory.get(&change.key, Freshness::Latest).await
                 {
-                    let action = Action::Put { value: record.value.clone(), expires: None };
+                    let action = Action::Put { value: record.value.clone(), ttl: None };
                     self.memory.commit(Change { action, ..change.clone() }).await?;
                 }
                 self.memory.commit(change).await

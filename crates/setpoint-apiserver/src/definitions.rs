@@ -174,7 +174,7 @@ async fn write(core: &Core, record: &Record, object: &Value) -> Result<Arc<Recor
     let change = Change {
         key: key_of(record),
         expect: Expect::Revision(record.revision),
-        action: Action::Put { value: object::encode(object), expires: None },
+        action: Action::Put { value: object::encode(object), ttl: None },
     };
     core.storage.commit(change).await
 }

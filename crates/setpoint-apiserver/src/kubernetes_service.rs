@@ -164,13 +164,13 @@ async fn ensure(
         return Ok(());
     }
     let action = if is_other {
-        Action::Delete { value: record.value.clone() }
+        Action::Delete
     } else {
         strategy::prepare_update(resource, Part::Main, &old, &mut new, &core.env);
         if let Some(metadata) = new["metadata"].as_object_mut() {
             metadata.remove("resourceVersion");
         }
-        Action::Put { value: object::encode(&new), expires: None }
+        Action::Put { value: object::encode(&new), ttl: None }
     };
     let change = Change { key, expect: Expect::Revision(record.revision), action };
     // Whoever was faster is put right next time.

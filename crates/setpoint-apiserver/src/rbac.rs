@@ -36,6 +36,8 @@ pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 pub(crate) struct Rbac {
     is_prepared: OnceCell<()>,
     index: RwLock<Index>,
+    /// Whose turn it is to load the index.
+    loading: tokio::sync::Mutex<()>,
 }
 
 /// What the rules say about one request.
@@ -56,10 +58,9 @@ impl Rbac {
     /// Whether roles allow it.
     pub(crate) async fn decide(&self, core: &Core, user: &User, attributes: &Attributes) -> Result<Decision> {
         self.prepare(core).await?;
-        let index = self.read(core)?;
         let mut missing = Vec::new();
         let mut allowed_by = None;
-        index.visit(user, &attributes.namespace, |source, rules| match rules {
+        let visitor = |source: &index::Source<'_>, rules: Result<&[Rule], String>| match rules {
             Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
                 allowed_by = Some(source.to_string());
                 false
@@ -69,7 +70,8 @@ impl Rbac {
                 missing.push(error);
                 true
             }
-        });
+        };
+        self.read(core, |index| index.visit(user, &attributes.namespace, visitor)).await?;
         Ok(match allowed_by {
             Some(source) => Decision { allowed: true, reason: format!("RBAC: allowed by {source}") },
             None if missing.is_empty() => Decision { allowed: false, reason: String::new() },
@@ -86,31 +88,47 @@ impl Rbac {
     ) -> Result<(Vec<Rule>, Option<String>)> {
         self.prepare(core).await?;
         let (mut all, mut missing) = (Vec::new(), Vec::new());
-        self.read(core)?.visit(user, namespace, |_, rules| {
+        let visitor = |_: &index::Source<'_>, rules: Result<&[Rule], String>| {
             match rules {
                 Ok(rules) => all.extend_from_slice(rules),
                 Err(error) => missing.push(error),
             }
             true
-        });
+        };
+        self.read(core, |index| index.visit(user, namespace, visitor)).await?;
         Ok((all, (!missing.is_empty()).then(|| aggregate(missing))))
     }
 
-    /// The index as of now.
-    fn read(&self, core: &Core) -> Result<RwLockReadGuard<'_, Index>> {
+    /// What `look` makes of the index as of now.
+    async fn read<T>(&self, core: &Core, look: impl FnOnce(&Index) -> T) -> Result<T> {
+        if let Some(index) = self.current() {
+            return Ok(look(&index));
+        }
+        // One loads, and the others wait for it.
+        let _turn = self.loading.lock().await;
+        if let Some(index) = self.current() {
+            return Ok(look(&index));
+        }
+        let loaded = Index::load(&*core.storage).await.map_err(Status::from)?;
+        let mut index = self.index.write();
+        *index = loaded;
+        Ok(look(&index))
+    }
+
+    /// The index, if history tells all that has happened to it.
+    fn current(&self) -> Option<RwLockReadGuard<'_, Index>> {
         {
             let index = self.index.read();
             if index.is_current() {
-                return Ok(index);
+                return Some(index);
             }
         }
         let index = self.index.upgradable_read();
         if index.is_current() {
-            return Ok(RwLockUpgradableReadGuard::downgrade(index));
+            return Some(RwLockUpgradableReadGuard::downgrade(index));
         }
         let mut index = RwLockUpgradableReadGuard::upgrade(index);
-        index.catch_up(&*core.storage).map_err(Status::from)?;
-        Ok(RwLockWriteGuard::downgrade(index))
+        index.follow().then(|| RwLockWriteGuard::downgrade(index))
     }
 }
 

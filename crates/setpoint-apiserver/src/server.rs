@@ -409,7 +409,8 @@ impl Builder {
     /// Starts a server that keeps everything in memory. Call it inside a tokio runtime.
     #[must_use]
     pub fn build(self) -> ApiServer {
-        let storage = Box::new(Memory::new(self.history).observed(self.observer.clone()));
+        let env = self.env.clone().unwrap_or_default();
+        let storage = Box::new(Memory::new(self.history).timed(env).observed(self.observer.clone()));
         let started = self.start(storage).now_or_never().expect("memory keeps nobody waiting");
         started.expect("memory keeps everything")
     }
@@ -437,7 +438,8 @@ impl Builder {
     /// ```
     pub async fn open(mut self, folder: impl AsRef<Path>) -> Result<ApiServer, OpenError> {
         let folder = folder.as_ref();
-        let storage = Box::new(Redb::open_in(folder, self.history, self.durability).await?);
+        let env = self.env.clone().unwrap_or_default();
+        let storage = Box::new(Redb::open_in(folder, self.history, self.durability).await?.timed(env));
         if !self.service_account_tokens.has_signing_key() {
             let key = pki::signing_key(&folder.join("pki")).map_err(OpenError::SigningKey)?;
             self.service_account_tokens = self.service_account_tokens.signing_key(key);

@@ -36,6 +36,7 @@ mod conformance;
 mod mutants;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::backup::{BackupError, Summary};
 pub(crate) use self::backup::{Encoder, Reader, Snapshot};
@@ -77,10 +78,10 @@ pub(crate) enum Expect {
 /// What a change does.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// Writes the value; the record vanishes by itself at `expires`.
-    Put { value: Bytes, expires: Option<Timestamp> },
-    /// Removes the record. `value` is its last state, as watchers shall see it.
-    Delete { value: Bytes },
+    /// Writes the value; the record vanishes by itself when its time to live is over.
+    Put { value: Bytes, ttl: Option<Duration> },
+    /// Removes the record. Watchers see the state that it was in.
+    Delete,
 }
 
 /// One change of one record.
@@ -197,12 +198,17 @@ pub(crate) trait Storage: Send + Sync + 'static {
     /// Everything that happens to a collection after a revision.
     fn watch(&self, collection: &Arc<str>, after: Revision) -> Result<Watch, ReadError>;
 
-    /// The newest revision.
+    /// The newest revision that reads from memory are of.
     fn revision(&self) -> Revision;
 
     /// Whether the revisions of a collection are somebody else's, and say nothing about those of the store.
     fn is_foreign(&self, _collection: &str) -> bool {
         false
+    }
+
+    /// The newest revision of all: others may write to the same store.
+    fn latest(&self) -> BoxFuture<'_, Result<Revision, ReadError>> {
+        Box::pin(std::future::ready(Ok(self.revision())))
     }
 
     /// Removes what has expired by `now`; how many records that were.

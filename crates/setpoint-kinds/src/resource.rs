@@ -47,8 +47,47 @@ pub struct Resource {
     pub verbs: Box<[&'static str]>,
     /// Subresources, sorted by name.
     pub subresources: Box<[Subresource]>,
+    /// Where kube-apiserver keeps the objects; none if they are not kept.
+    pub stored: Option<Stored>,
     pub(crate) behavior: Behavior,
     pub(crate) ty: TypeId,
+}
+
+/// Where and how kube-apiserver keeps the objects of a resource in etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stored {
+    /// The path of the collection below `/registry`: `services/specs`.
+    pub prefix: &'static str,
+    /// The group of the version that objects are written in.
+    pub group: &'static str,
+    /// The version that objects are written in. It may be one that is not served, if the release before does not know the
+    /// newest one.
+    pub version: &'static str,
+    /// What the values are.
+    pub encoding: Encoding,
+}
+
+impl Stored {
+    /// `group/version`, or the version alone for the core group.
+    ///
+    /// ```
+    /// let table = setpoint_kinds::table();
+    /// let nodes = table.resource("", "v1", "nodes").unwrap().stored.unwrap();
+    /// assert_eq!((nodes.prefix, nodes.api_version()), ("minions", "v1".to_owned()));
+    /// ```
+    pub fn api_version(&self) -> String {
+        api_version(self.group, self.version)
+    }
+}
+
+/// What an object is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// The magic bytes, and a `runtime.Unknown` around the object.
+    Protobuf,
+    /// JSON.
+    Json,
 }
 
 /// A subresource such as `deployments/scale`.
@@ -94,7 +133,7 @@ impl Resource {
         self.ty.get()
     }
 
-    /// The resource in whose version objects are kept. Two resources with the same one are two
+    /// The resource in whose version objects are kept, if that version is served; otherwise this one. Two resources with the same one are two
     /// views of one store: the versions of HorizontalPodAutoscaler, and the events of the core
     /// group and of `events.k8s.io`.
     ///
@@ -104,12 +143,10 @@ impl Resource {
     /// assert_eq!(events.storage().api_version(), "v1");
     /// ```
     pub fn storage(&self) -> &'static Resource {
-        let (group, version) = match (self.group, self.plural) {
-            ("autoscaling", "horizontalpodautoscalers") => ("autoscaling", "v2"),
-            ("events.k8s.io", "events") => ("", "v1"),
-            _ => (self.group, self.version),
-        };
-        table().resource(group, version, self.plural).expect("the table has every storage version")
+        let served =
+            self.stored.and_then(|stored| table().resource(stored.group, stored.version, self.plural));
+        let own = || table().resource(self.group, self.version, self.plural);
+        served.or_else(own).expect("the table has every resource")
     }
 
     /// How the registry of kube-apiserver treats the objects.

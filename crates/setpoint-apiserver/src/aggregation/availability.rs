@@ -170,5 +170,5 @@ fn put(core: &Core, mut object: Value, verdict: &Verdict) -> Option<Action> {
         all.push(new);
     }
     metadata_mut(&mut object).remove("resourceVersion");
-    Some(Action::Put { value: object::encode(&object), expires: None })
+    Some(Action::Put { value: object::encode(&object), ttl: None })
 }

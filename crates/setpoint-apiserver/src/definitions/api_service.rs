@@ -124,7 +124,7 @@ fn is_of_definition(record: &Record) -> bool {
 /// Removes an object that was made for a definition, whoever else writes it.
 async fn remove(core: &Core, path: &str) -> Result<()> {
     contention::swap(core, resource().key(None, path), |record| {
-        is_of_definition(record).then(|| Action::Delete { value: record.value.clone() })
+        is_of_definition(record).then(|| Action::Delete)
     })
     .await
 }
@@ -142,7 +142,7 @@ async fn create(core: &Core, name: String, (spec, managed): (Value, &str)) -> Re
         "lastTransitionTime": strategy::timestamp(core.env.now()),
     }]});
     metadata_mut(&mut object).remove("resourceVersion");
-    let action = Action::Put { value: object::encode(&object), expires: None };
+    let action = Action::Put { value: object::encode(&object), ttl: None };
     let change = Change { key: resource().key(None, &name), expect: Expect::Absent, action };
     match core.storage.commit(change).await {
         Ok(_) => Ok(()),

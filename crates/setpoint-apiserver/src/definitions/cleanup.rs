@@ -71,10 +71,9 @@ async fn clean(core: &Core, Stored { mut record, mut object }: Stored) -> Result
             metadata_mut(&mut object).remove("finalizers");
         }
     }
-    let value = object::encode(&object);
     let action = match strategy::may_vanish(&object) {
-        true => Action::Delete { value },
-        false => Action::Put { value, expires: None },
+        true => Action::Delete,
+        false => Action::Put { value: object::encode(&object), ttl: None },
     };
     let key = Key { collection: Arc::clone(resource().collection()), path: record.path.clone() };
     let change = Change { key, expect: Expect::Revision(record.revision), action };

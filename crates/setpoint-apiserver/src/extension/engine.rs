@@ -111,15 +111,28 @@ async fn commit(source: &Arc<dyn Source>, change: Change) -> Result<Arc<Record>,
     let outcome = match (expect, action) {
         (Expect::Absent, Action::Put { value, .. }) => source.create(&asked, decode(&value)).await,
         (Expect::Revision(_), Action::Put { value, .. }) => source.update(&asked, decode(&value)).await,
-        (_, Action::Delete { value }) => {
-            let deleted = source.delete(&asked, decode(&value)).await;
-            deleted.map(|()| Record::new(key.path.clone(), revision, value))
-        }
+        (_, Action::Delete) => delete(source, &asked, &key, revision).await,
     };
     match outcome {
         Ok(record) => Ok(Arc::new(record)),
         Err(failure) => Err(refused(source, &key, expect, failure).await),
     }
+}
+
+/// Removes the state that was read, and no other.
+async fn delete(
+    source: &Arc<dyn Source>,
+    asked: &Asked,
+    key: &Key,
+    revision: Revision,
+) -> Result<Record, Failure> {
+    let last = match get(source, &key.path).await? {
+        None => return Err(Failure::not_found()),
+        Some(record) if record.revision != revision => return Err(Failure::conflict()),
+        Some(record) => record,
+    };
+    source.delete(asked, object::decode(&last.value, revision)).await?;
+    Ok(Record::new(key.path.clone(), revision, last.value.clone()))
 }
 
 /// Somebody else was faster, or the source does not want it so.
@@ -179,6 +192,10 @@ impl Storage for Sourced {
 
     fn revision(&self) -> Revision {
         self.engine.revision()
+    }
+
+    fn latest(&self) -> BoxFuture<'_, Result<Revision, ReadError>> {
+        self.engine.latest()
     }
 
     fn is_foreign(&self, collection: &str) -> bool {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::Value;
-use setpoint_env::Later;
 use setpoint_kinds::Verb;
 
 use super::get::read;
@@ -178,8 +177,8 @@ async fn store(
     if has_version && attributes.request.verb == Verb::Create {
         return Err(Status::version_of_new());
     }
-    let expires = resource.behavior().ttl.map(|ttl| core.env.now().later(ttl));
-    let change = Change { key, expect: Expect::Absent, action: Action::Put { value, expires } };
+    let action = Action::Put { value, ttl: resource.behavior().ttl };
+    let change = Change { key, expect: Expect::Absent, action };
     Ok(match core.storage.commit(change).await {
         Ok(record) => Ok(Payload::Stored(record)),
         Err(error) => Err(error.into_current()?),

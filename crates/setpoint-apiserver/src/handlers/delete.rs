@@ -173,12 +173,12 @@ async fn remove(
         let change = Change { key: key_of(resource, record), expect: Expect::Revision(revision), action };
         core.storage.commit(change).await
     };
-    let (mut revision, mut value) = (record.revision, record.value.clone());
+    let mut revision = record.revision;
     if resource.behavior().graceful_deletion && !object::is_being_deleted(old) {
-        value = object::encode(&convert::to_stored(resource, marked));
-        revision = commit(revision, Action::Put { value: value.clone(), expires: None }).await?.revision;
+        let value = object::encode(&convert::to_stored(resource, marked));
+        revision = commit(revision, Action::Put { value, ttl: None }).await?.revision;
     }
-    commit(revision, Action::Delete { value }).await.map(Payload::Stored)
+    commit(revision, Action::Delete).await.map(Payload::Stored)
 }
 
 fn check_preconditions(resource: &Resource, object: &Value, options: &DeleteOptions) -> Result<()> {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use serde_json::Value;
-use setpoint_env::Later;
 
 use super::get::read;
 use super::{create, scale};
@@ -292,17 +291,20 @@ pub(super) async fn store(
         let served = convert::webhook::to_served(core, resource, stored).await?;
         return Ok(Ok(Payload::Object(served)));
     }
-    let action = if vanishes {
-        Action::Delete { value }
-    } else {
-        let expires = resource.behavior().ttl.map(|ttl| core.env.now().later(ttl));
-        Action::Put { value, expires }
+    let action = match vanishes {
+        true => Action::Delete,
+        false => Action::Put { value: value.clone(), ttl: resource.behavior().ttl },
     };
     let change = Change { key, expect: Expect::Revision(record.revision), action };
     Ok(match core.storage.commit(change).await {
         Ok(record) => {
             if let Some(gone) = gone {
                 kinds::release(core, resource, &gone).await;
+            }
+            if vanishes {
+                // Watchers see the state before; whoever removed the last finalizer sees what they made of it.
+                let last = Record::new(record.path.clone(), record.revision, value);
+                return Ok(Ok(Payload::Stored(Arc::new(last))));
             }
             Ok(Payload::Stored(record))
         }

@@ -26,7 +26,7 @@ use crate::response::{Body, respond};
 use crate::selection::Selection;
 use crate::server::Core;
 use crate::status::{Result, Status};
-use crate::storage::{Event, Record, Revision, Watch};
+use crate::storage::{Event, Freshness, ListQuery, Record, Revision, Watch};
 use crate::table::Tabulator;
 
 /// How often a client that asked for bookmarks gets one.
@@ -102,22 +102,34 @@ async fn start(
     options: &ListOptions,
     selection: &Selection,
 ) -> Result<Start> {
-    let version = options.resource_version.unwrap_or(0);
+    let fresh = match options.resource_version {
+        None => Freshness::Latest,
+        Some(0) => Freshness::Any,
+        Some(version) => Freshness::AtLeast(version),
+    };
     let collection = request.resource.collection();
-    wait_until_fresh(core, collection, version).await?;
-    let wants_initial = options.initial_events.unwrap_or(version == 0);
+    if let Freshness::AtLeast(version) = fresh {
+        wait_until_fresh(core, collection, version).await?;
+    }
+    let wants_initial = options.initial_events.unwrap_or(!matches!(fresh, Freshness::AtLeast(_)));
     if !wants_initial {
-        let after = match version {
-            0 if core.storage.is_foreign(collection) => {
+        let after = match fresh {
+            Freshness::AtLeast(version) => version,
+            _ if core.storage.is_foreign(collection) => {
                 core.storage.scan(&selection.query()).await?.revision()
             }
-            0 => core.storage.revision(),
-            version => version,
+            Freshness::Latest => {
+                let latest = core.storage.latest().await?;
+                wait_until_fresh(core, collection, latest).await?;
+                latest
+            }
+            _ => core.storage.revision(),
         };
         let watch = core.storage.watch(collection, after)?;
         return Ok(Start { watch, initial: VecDeque::new(), initial_end: None });
     }
-    let listing = gather(core, &selection.query(), usize::MAX, selection).await.map_err(Status::from)?;
+    let query = ListQuery { fresh, ..selection.query() };
+    let listing = gather(core, &query, usize::MAX, selection).await.map_err(Status::from)?;
     let revision = listing.meta.revision;
     let watch = core.storage.watch(collection, revision)?;
     let initial = listing.records.into();

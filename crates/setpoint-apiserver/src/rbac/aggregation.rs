@@ -24,7 +24,7 @@ const PASSES: usize = 8;
 /// before the change of a role is answered, so it also happens where no controllers run.
 pub(crate) async fn gather(core: &Core) -> Result<()> {
     for _ in 0..PASSES {
-        let wanted = outdated(&*core.rbac.read(core)?);
+        let wanted = core.rbac.read(core, outdated).await?;
         if wanted.is_empty() {
             return Ok(());
         }
@@ -89,7 +89,7 @@ async fn write(core: &Core, name: &str, rules: &[Rule]) -> Result<()> {
             tracing::warn!(role = name, %exceeded, "an aggregated cluster role keeps its rules");
             return None;
         }
-        Some(Action::Put { value, expires: None })
+        Some(Action::Put { value, ttl: None })
     })
     .await
 }

@@ -42,7 +42,7 @@ async fn reconcile(core: &Core, mut wanted: Value) -> Result<()> {
             (Expect::Revision(record.revision), object)
         }
     };
-    let action = Action::Put { value: object::encode(&object), expires: None };
+    let action = Action::Put { value: object::encode(&object), ttl: None };
     match core.storage.commit(Change { key, expect, action }).await {
         Ok(_) => Ok(()),
         // Somebody was faster, and has the last word.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::index::RoleRef;
+use super::index::{Index, RoleRef};
 use super::rule::{Missing, Rule, missing, quoted};
 use crate::authorize::{self, Attributes};
 use crate::object::{self, metadata_mut};
@@ -100,11 +100,8 @@ async fn binding(core: &Core, request: &ResourceRequest, binding: &Value) -> Res
     if authorize::decide(core, &request.user, &bind).await?.allowed {
         return Ok(());
     }
-    let rules = {
-        let index = core.rbac.read(core)?;
-        index.rules_of(&reference, namespace).map(<[Rule]>::to_vec)
-    };
-    match rules {
+    let rules_of = |index: &Index| index.rules_of(&reference, namespace).map(<[Rule]>::to_vec);
+    match core.rbac.read(core, rules_of).await? {
         Ok(rules) => confirm(core, request, binding, &rules).await,
         // It is the role that is missing, but kube-apiserver says it so.
         Err(_) => Err(Status::not_found(request.resource.group_resource(), &reference.name)),

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use futures::FutureExt;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -155,26 +154,18 @@ impl fmt::Display for Source<'_> {
 }
 
 impl Index {
-    /// Whether nothing was committed since the last [`Index::catch_up`].
+    /// Whether nothing was committed since the last [`Index::follow`].
     pub(super) fn is_current(&self) -> bool {
         self.watches.as_ref().is_some_and(|watches| watches.iter().all(|(_, watch)| !watch.has_changed()))
     }
 
-    /// Reads what was committed since the last time.
-    pub(super) fn catch_up(&mut self, storage: &dyn Storage) -> Result<(), ReadError> {
-        if self.follow().is_err() {
-            // The first time, and when so much has happened that history does not reach back.
-            *self = Index::load(storage)?;
-        }
-        Ok(())
-    }
-
-    /// Applies the events since the last time, or fails if there are gaps.
-    fn follow(&mut self) -> Result<(), ()> {
-        let Some(mut watches) = self.watches.take() else { return Err(()) };
+    /// Applies what was committed since the last time. False if there are gaps: the first time, and when so much has happened
+    /// that history does not reach back. Then it has to be loaded again.
+    pub(super) fn follow(&mut self) -> bool {
+        let Some(mut watches) = self.watches.take() else { return false };
         for (content, watch) in &mut watches {
             loop {
-                let batch = watch.ready().map_err(|_| ())?;
+                let Ok(batch) = watch.ready() else { return false };
                 for event in &batch.events {
                     self.apply(*content, &event.record, event.deleted);
                 }
@@ -184,16 +175,17 @@ impl Index {
             }
         }
         self.watches = Some(watches);
-        Ok(())
+        true
     }
 
-    fn load(storage: &dyn Storage) -> Result<Index, ReadError> {
+    /// All roles and bindings as they are now.
+    pub(super) async fn load(storage: &dyn Storage) -> Result<Index, ReadError> {
         let mut index = Index::default();
         let mut watches = Vec::with_capacity(COLLECTIONS.len());
         for (plural, content) in COLLECTIONS {
             let collection = Registry::built_in().expect(super::GROUP, "v1", plural).collection();
             let query = ListQuery::all(collection);
-            let page = storage.list(&query).now_or_never().expect("reads come from memory")?;
+            let page = storage.list(&query).await?;
             for record in &page.records {
                 index.apply(content, record, false);
             }

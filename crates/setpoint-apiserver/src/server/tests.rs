@@ -82,8 +82,10 @@ async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u1
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_panics_is_restarted_and_stops_nobody() {
-    let storage = Brittle { inner: Memory::new(Limits::default()), panics: AtomicUsize::new(1) };
-    let builder = ApiServer::builder().env(Env::seeded(1));
+    let env = Env::seeded(1);
+    let inner = Memory::new(Limits::default()).timed(env.clone());
+    let storage = Brittle { inner, panics: AtomicUsize::new(1) };
+    let builder = ApiServer::builder().env(env);
     let server = builder.start(Box::new(storage)).await.unwrap();
     let event = json!({"metadata": {"name": "a"}, "involvedObject": {"namespace": "default"}});
     let events = "/api/v1/namespaces/default/events";

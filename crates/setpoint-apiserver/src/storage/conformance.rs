@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use jiff::Timestamp;
+use setpoint_env::{Env, Later};
 
 use super::{
     Action, Change, Chunk, CommitError, Expect, Freshness, Hint, Key, Limits, ListQuery, ReadError, Record,
@@ -20,15 +20,11 @@ fn key(path: &str) -> Key {
 
 fn put(path: &str, expect: Expect, value: &str) -> Change {
     let value = Bytes::copy_from_slice(value.as_bytes());
-    Change { key: key(path), expect, action: Action::Put { value, expires: None } }
+    Change { key: key(path), expect, action: Action::Put { value, ttl: None } }
 }
 
-fn remove(path: &str, expect: Expect, value: &str) -> Change {
-    Change {
-        key: key(path),
-        expect,
-        action: Action::Delete { value: Bytes::copy_from_slice(value.as_bytes()) },
-    }
+fn remove(path: &str, expect: Expect) -> Change {
+    Change { key: key(path), expect, action: Action::Delete }
 }
 
 fn all() -> ListQuery {
@@ -57,10 +53,10 @@ pub(super) async fn revisions_grow_and_an_absent_record_is_created_once(store: &
 pub(super) async fn a_change_is_committed_only_on_the_expected_revision(store: &dyn Storage) {
     let first = create(store, "a/1", "x").await;
     let second = store.commit(put("a/1", Expect::Revision(first), "y")).await.expect("as expected").revision;
-    for stale in [put("a/1", Expect::Revision(first), "z"), remove("a/1", Expect::Revision(first), "x")] {
+    for stale in [put("a/1", Expect::Revision(first), "z"), remove("a/1", Expect::Revision(first))] {
         assert!(store.commit(stale).await.is_err());
     }
-    let gone = store.commit(remove("a/1", Expect::Revision(second), "y")).await.expect("as expected");
+    let gone = store.commit(remove("a/1", Expect::Revision(second))).await.expect("as expected");
     assert!(gone.revision > second);
     let missing = store.commit(put("a/1", Expect::Revision(second), "z")).await;
     assert!(matches!(missing, Err(CommitError::Conflict { current: None })));
@@ -97,7 +93,7 @@ pub(super) async fn a_scan_shows_the_state_at_its_revision_while_others_write(st
     let third = store.get(&key("3"), Freshness::Latest).await.unwrap().record.expect("it is there");
     store.commit(put("3", Expect::Revision(third.revision), "new")).await.unwrap();
     let fourth = store.get(&key("4"), Freshness::Latest).await.unwrap().record.expect("it is there");
-    store.commit(remove("4", Expect::Revision(fourth.revision), "old")).await.unwrap();
+    store.commit(remove("4", Expect::Revision(fourth.revision))).await.unwrap();
     create(store, "25", "late").await;
     create(store, "5", "late").await;
     let second = next(&mut scan, 1).await;
@@ -149,7 +145,7 @@ pub(super) async fn a_hint_leaves_out_nothing_that_is_looked_for(store: &dyn Sto
     assert_eq!(found(ListQuery { after: Some("a/x".into()), ..named("") }).await, ["b/x"]);
     let before = store.revision();
     let gone = store.get(&key("b/x"), Freshness::Latest).await.unwrap().record.expect("it is there");
-    store.commit(remove("b/x", Expect::Revision(gone.revision), "v")).await.unwrap();
+    store.commit(remove("b/x", Expect::Revision(gone.revision))).await.unwrap();
     create(store, "c/x", "v").await;
     assert_eq!(found(named("")).await, ["a-b/x", "a/x", "c/x"]);
     assert_eq!(
@@ -211,7 +207,7 @@ pub(super) async fn a_watch_tells_everything_after_its_revision_once_and_in_orde
     let at = create(store, "2", "x").await;
     store.commit(put("2", Expect::Revision(at), "y")).await.unwrap();
     let at = store.revision();
-    store.commit(remove("2", Expect::Revision(at), "y")).await.unwrap();
+    store.commit(remove("2", Expect::Revision(at))).await.unwrap();
     let other = Change {
         key: Key { collection: "core/nodes".into(), path: "n".into() },
         ..put("", Expect::Absent, "n")
@@ -306,22 +302,22 @@ pub(super) async fn the_future_cannot_be_read(store: &dyn Storage) {
 }
 
 pub(super) async fn records_expire_when_told_the_time(store: &dyn Storage) {
-    let noon = Timestamp::from_second(1_800_000_000).unwrap();
-    let expiring = |path, at, expect| Change {
+    let now = Env::system().now();
+    let minute = Duration::from_secs(60);
+    let expiring = |path, ttl, expect| Change {
         key: key(path),
         expect,
-        action: Action::Put { value: Bytes::from_static(b"e"), expires: Some(at) },
+        action: Action::Put { value: Bytes::from_static(b"e"), ttl: Some(ttl) },
     };
-    store.commit(expiring("1", noon, Expect::Absent)).await.unwrap();
-    let second = store.commit(expiring("2", noon, Expect::Absent)).await.unwrap().revision;
+    store.commit(expiring("1", minute, Expect::Absent)).await.unwrap();
+    let second = store.commit(expiring("2", minute, Expect::Absent)).await.unwrap().revision;
     // A new write gives a new time.
-    let later = noon + Duration::from_secs(60);
-    store.commit(expiring("2", later, Expect::Revision(second))).await.unwrap();
+    store.commit(expiring("2", 60 * minute, Expect::Revision(second))).await.unwrap();
     create(store, "3", "stays").await;
     let mut watch = store.watch(&"core/pods".into(), store.revision()).unwrap();
-    assert_eq!(store.expire(noon - Duration::from_secs(1)).await, 0);
-    assert_eq!(store.expire(noon).await, 1);
-    assert_eq!(store.expire(later).await, 1);
+    assert_eq!(store.expire(now.later(minute - Duration::from_secs(1))).await, 0);
+    assert_eq!(store.expire(now.later(2 * minute)).await, 1);
+    assert_eq!(store.expire(now.later(70 * minute)).await, 1);
     assert_eq!(texts(&store.list(&all()).await.unwrap().records), ["3=stays"]);
     assert_eq!(watch.ready().unwrap().events.iter().filter(|e| e.deleted).count(), 2);
 }

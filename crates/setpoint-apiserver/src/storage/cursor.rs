@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::collection::Collection;
 use super::{Chunk, Event, Hint, ListQuery, ReadError, Record, Revision};
 
-/// How many changes are looked at in one go, while others wait for the lock.
+/// About how many changes are looked at in one go, while others wait for the lock.
 const EVENTS: usize = 4096;
 
 #[derive(Debug)]
@@ -117,9 +117,8 @@ impl Cursor {
         if self.seen < floor {
             return Err(ReadError::Compacted { asked: self.revision, floor });
         }
-        let events = collection.log.after(self.seen);
-        let complete = events.len() <= EVENTS;
-        for event in events.take(EVENTS) {
+        let (events, complete) = collection.log.some_after(self.seen, EVENTS);
+        for event in events {
             self.visited += 1;
             self.seen = event.revision();
             self.take_in(event);

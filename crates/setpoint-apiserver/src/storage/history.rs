@@ -88,6 +88,23 @@ impl Log {
         self.events.range(start..)
     }
 
+    /// About `count` events after `revision`, oldest first, and whether these are all. Those of one revision stay together.
+    pub(super) fn some_after(
+        &self,
+        revision: Revision,
+        count: usize,
+    ) -> (impl ExactSizeIterator<Item = &Arc<Event>>, bool) {
+        let start = self.events.partition_point(|event| event.revision() <= revision);
+        let mut end = start.saturating_add(count).min(self.events.len());
+        while let (Some(last), Some(next)) = (self.events.get(end.wrapping_sub(1)), self.events.get(end))
+            && end > start
+            && last.revision() == next.revision()
+        {
+            end += 1;
+        }
+        (self.events.range(start..end), end == self.events.len())
+    }
+
     pub(super) fn forgotten(&self) -> Revision {
         self.forgotten
     }
@@ -199,7 +216,7 @@ mod tests {
     const LIMIT: usize = 1 << 20;
 
     async fn put(store: &Memory, path: &str, expect: Expect) -> Revision {
-        let action = Action::Put { value: Bytes::from(vec![b'x'; 20_000]), expires: None };
+        let action = Action::Put { value: Bytes::from(vec![b'x'; 20_000]), ttl: None };
         let key = Key { collection: "core/configmaps".into(), path: path.into() };
         store.commit(Change { key, expect, action }).await.unwrap().revision
     }

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use super::collection::Collection;
 use super::{Field, Record, Revision};
 
-/// How many records or changes are taken in at once, while others wait for the lock. Each may have to be parsed.
+/// About how many records or changes are taken in at once, while others wait for the lock. Each may have to be parsed.
 const STEP: usize = 32;
 
 #[derive(Debug)]
@@ -39,17 +39,14 @@ impl Index {
         if self.seen < collection.log.forgotten() {
             *self = Index::new(self.field, now);
         }
-        let events = collection.log.after(self.seen);
-        if events.len() > STEP {
-            for event in events.take(STEP) {
-                self.replace(event.previous.as_deref(), Some(&*event.record).filter(|_| !event.deleted));
-                self.seen = event.revision();
-            }
-            return (STEP, false);
-        }
+        let (events, is_all) = collection.log.some_after(self.seen, STEP);
         let changes = events.len();
         for event in events {
             self.replace(event.previous.as_deref(), Some(&*event.record).filter(|_| !event.deleted));
+            self.seen = event.revision();
+        }
+        if !is_all {
+            return (changes, false);
         }
         self.seen = now;
         let Reach::UpTo(reach) = &self.reach else { return (changes, true) };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use jiff::Timestamp;
+use setpoint_env::Env;
 
 use super::observer::Observer;
 use super::state::State;
@@ -18,13 +19,19 @@ use super::{
 /// Keeps everything in memory; what it holds ends with it.
 #[derive(Debug)]
 pub(crate) struct Memory {
+    env: Env,
     view: View,
     observer: Option<Observer>,
 }
 
 impl Memory {
     pub(crate) fn new(limits: Limits) -> Memory {
-        Memory { view: View::new(State::new(limits)), observer: None }
+        Memory { env: Env::system(), view: View::new(State::new(limits)), observer: None }
+    }
+
+    /// The same, with another clock.
+    pub(crate) fn timed(self, env: Env) -> Memory {
+        Memory { env, ..self }
     }
 
     /// The same, with somebody who is told of every change.
@@ -34,7 +41,7 @@ impl Memory {
 
     fn apply(&self, state: &mut State, change: Change) -> Result<Arc<Record>, CommitError> {
         let current = state.find(&change.key).cloned();
-        let write = Write::new(change, current.as_ref(), state.revision() + 1)?;
+        let write = Write::new(change, current.as_ref(), state.revision() + 1, self.env.now())?;
         let record = Arc::clone(&write.record);
         if let Some(observer) = &self.observer {
             observer.tell(&write);

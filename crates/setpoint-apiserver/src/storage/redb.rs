@@ -36,6 +36,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use jiff::Timestamp;
+use setpoint_env::Env;
 
 use self::file::File;
 pub(super) use self::file::KNOWN_FORMAT;
@@ -61,6 +62,7 @@ const EXPIRE_CHUNK: usize = 256;
 /// Keeps everything in memory and in a file.
 #[derive(Debug)]
 pub(crate) struct Redb {
+    env: Env,
     view: View,
     writer: Writer,
 }
@@ -79,7 +81,12 @@ impl Redb {
 
     async fn open_on(medium: Box<dyn Medium>, limits: Limits) -> Result<Redb, OpenError> {
         let (writer, view) = Writer::start(medium, limits).await?;
-        Ok(Redb { view, writer })
+        Ok(Redb { env: Env::system(), view, writer })
+    }
+
+    /// The same, with another clock.
+    pub(crate) fn timed(self, env: Env) -> Redb {
+        Redb { env, ..self }
     }
 }
 
@@ -110,7 +117,7 @@ impl Storage for Redb {
     }
 
     fn commit(&self, change: Change) -> BoxFuture<'_, Result<Arc<Record>, CommitError>> {
-        self.writer.commit(change).boxed()
+        self.writer.commit(change, self.env.now()).boxed()
     }
 
     fn watch(&self, collection: &Arc<str>, after: Revision) -> Result<Watch, ReadError> {
@@ -128,7 +135,8 @@ impl Storage for Redb {
             let mut count = 0;
             for chunk in changes.chunks(EXPIRE_CHUNK) {
                 // One that was written again meanwhile conflicts, and stays.
-                let outcomes = join_all(chunk.iter().map(|change| self.writer.commit(change.clone()))).await;
+                let outcomes =
+                    join_all(chunk.iter().map(|change| self.writer.commit(change.clone(), now))).await;
                 count += outcomes.iter().filter(|outcome| outcome.is_ok()).count();
             }
             count

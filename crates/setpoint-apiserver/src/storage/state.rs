@@ -57,14 +57,26 @@ impl State {
 
     /// Makes a checked change happen, and wakes who watches its collection. The caller trims afterwards.
     pub(super) fn apply(&mut self, write: Write) {
-        assert!(write.record.revision > self.revision, "revisions only grow");
-        self.revision = write.record.revision;
-        let collection = Arc::clone(&write.key.collection);
-        let (record, deleted) = (Arc::clone(&write.record), write.effect == Effect::Delete);
-        let previous = self.replace(write);
-        let entry = self.collections.get_mut(&collection).expect("the write has made it");
-        self.bounds.push(&collection, &mut entry.log, record, previous, deleted);
-        entry.changed.send_replace(self.revision);
+        let revision = write.record.revision;
+        self.apply_at(revision, [write]);
+    }
+
+    /// Makes all changes of one revision happen, each of another record. Nobody sees some of them without the others.
+    pub(super) fn apply_at(&mut self, revision: Revision, writes: impl IntoIterator<Item = Write>) {
+        assert!(revision > self.revision, "revisions only grow");
+        self.revision = revision;
+        for write in writes {
+            assert!(
+                write.record.revision == revision,
+                "a change belongs to the revision that it is applied at"
+            );
+            let collection = Arc::clone(&write.key.collection);
+            let (record, deleted) = (Arc::clone(&write.record), write.effect == Effect::Delete);
+            let previous = self.replace(write);
+            let entry = self.collections.get_mut(&collection).expect("the write has made it");
+            self.bounds.push(&collection, &mut entry.log, record, previous, deleted);
+            entry.changed.send_replace(revision);
+        }
     }
 
     /// Puts back a write of the time before history. Gives the revisions of writes that leave nothing.
@@ -165,8 +177,7 @@ impl State {
         let due = self.expiries.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, key)| {
             let record = self.find(key).expect("only live records expire");
-            let action = Action::Delete { value: record.value.clone() };
-            Change { key: key.clone(), expect: Expect::Revision(record.revision), action }
+            Change { key: key.clone(), expect: Expect::Revision(record.revision), action: Action::Delete }
         })
         .collect()
     }
@@ -239,7 +250,8 @@ impl State {
         Ok(self.collections.entry(Arc::clone(collection)).or_default().changed.subscribe())
     }
 
-    /// The events of a collection after `after`, at most `limit`, and not many more bytes than [`BATCH_BYTES`].
+    /// The events of a collection after `after`, about `limit`, and not many more bytes than [`BATCH_BYTES`]. All events of a
+    /// revision are in one batch: a client that resumes after a revision has seen it whole.
     pub(super) fn events(
         &self,
         collection: &Arc<str>,
@@ -252,16 +264,18 @@ impl State {
         if after < floor {
             return Err(ReadError::Compacted { asked: after, floor });
         }
-        let pending = log.after(after);
-        let count = pending.len();
-        let mut bytes = 0;
-        let fits = |event: &&Arc<Event>| {
-            let has_room = bytes < BATCH_BYTES;
+        let (pending, mut is_all) = log.some_after(after, limit);
+        let (mut bytes, mut events) = (0, Vec::<Arc<Event>>::with_capacity(pending.len()));
+        for event in pending {
+            let is_torn = events.last().is_some_and(|last| last.revision() == event.revision());
+            if bytes >= BATCH_BYTES && !is_torn {
+                is_all = false;
+                break;
+            }
             bytes += event.record.value.len();
-            has_room
-        };
-        let events: Vec<_> = pending.take(limit).take_while(fits).cloned().collect();
-        let more = events.len() < count;
+            events.push(Arc::clone(event));
+        }
+        let more = !is_all;
         let complete_to = match events.last() {
             Some(last) if more => last.revision(),
             _ => self.revision,
@@ -279,3 +293,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

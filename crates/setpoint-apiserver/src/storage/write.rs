@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use setpoint_env::Later;
 
 use super::{Action, Change, CommitError, Expect, Key, Record, Revision};
 
@@ -25,11 +26,12 @@ pub(super) enum Effect {
 }
 
 impl Write {
-    /// Checks a change against the record that is there, and gives it its revision.
+    /// Checks a change against the record that is there, and gives it its revision. `now` is when its time to live begins.
     pub(super) fn new(
         change: Change,
         current: Option<&Arc<Record>>,
         revision: Revision,
+        now: Timestamp,
     ) -> Result<Write, CommitError> {
         let holds = match change.expect {
             Expect::Absent => current.is_none(),
@@ -38,9 +40,13 @@ impl Write {
         if !holds {
             return Err(CommitError::Conflict { current: current.cloned() });
         }
-        let (value, effect) = match change.action {
-            Action::Put { value, expires } => (value, Effect::Put { expires }),
-            Action::Delete { value } => (value, Effect::Delete),
+        let (value, effect) = match (change.action, current) {
+            (Action::Put { value, ttl }, _) => {
+                (value, Effect::Put { expires: ttl.map(|ttl| now.later(ttl)) })
+            }
+            (Action::Delete, Some(current)) => (current.value.clone(), Effect::Delete),
+            // What is not there cannot be removed.
+            (Action::Delete, None) => return Err(CommitError::Conflict { current: None }),
         };
         let record = Arc::new(Record::new(change.key.path.clone(), revision, value));
         Ok(Write { key: change.key, record, effect })

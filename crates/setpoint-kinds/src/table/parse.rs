@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 
 use crate::behavior;
-use crate::resource::{Group, Resource, Scope, Subresource};
+use crate::resource::{Encoding, Group, Resource, Scope, Stored, Subresource};
 use crate::table::Table;
 use crate::types::{Embedded, Field, FieldDefault, FieldType, ListType, MapType, Slot, Type, TypeId};
 
@@ -210,7 +210,20 @@ fn resource(words: &mut Words, names: &[&str]) -> Resource {
         subresources: Box::default(),
         behavior: behavior::of(group, plural),
         ty: type_id(next(words), names),
+        stored: stored(words),
     }
+}
+
+fn stored(words: &mut Words) -> Option<Stored> {
+    let (prefix, api_version, encoding) = (optional(next(words)), next(words), next(words));
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let encoding = match encoding {
+        "protobuf" => Encoding::Protobuf,
+        "json" => Encoding::Json,
+        "-" => return None,
+        other => panic!("unexpected encoding {other}"),
+    };
+    Some(Stored { prefix, group, version, encoding })
 }
 
 fn subresource(words: &mut Words, names: &[&str]) -> Subresource {

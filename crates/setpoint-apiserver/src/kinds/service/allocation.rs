@@ -51,7 +51,7 @@ impl Allocation {
 async fn release(core: &Core, keys: Vec<Key>) {
     for key in keys {
         let Ok(Some(record)) = read(core, &key).await else { continue };
-        let action = Action::Delete { value: record.value.clone() };
+        let action = Action::Delete;
         let change = Change { key, expect: Expect::Revision(record.revision), action };
         // Whoever was faster has it now.
         let _ = core.storage.commit(change).await;
@@ -417,7 +417,7 @@ impl Taker<'_> {
         let mut attempts = Attempts::of_server(self.core, key.clone());
         let mut expect = Expect::Absent;
         loop {
-            let action = Action::Put { value: object::encode(&record), expires: None };
+            let action = Action::Put { value: object::encode(&record), ttl: None };
             let change = Change { key: key.clone(), expect, action };
             match self.core.storage.commit(change).await {
                 Ok(_) => {

@@ -27,7 +27,7 @@ async fn send(server: &ApiServer, method: &str, path: &str, media: &str, body: &
 async fn store(server: &ApiServer, (group, plural): (&str, &str), value: Bytes) {
     let core = server.core();
     let key = core.resource(group, "v1", plural).unwrap().key(Some("default"), "old");
-    let change = Change { key, expect: Expect::Absent, action: Action::Put { value, expires: None } };
+    let change = Change { key, expect: Expect::Absent, action: Action::Put { value, ttl: None } };
     core.storage.commit(change).await.unwrap();
 }
 

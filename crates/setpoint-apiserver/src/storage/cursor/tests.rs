@@ -29,13 +29,13 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 fn put(store: &Memory, path: &str, value: &str) -> Revision {
     let record = now(store.get(&key(path), Freshness::Latest)).unwrap().record;
     let expect = record.map_or(Expect::Absent, |record| Expect::Revision(record.revision));
-    let action = Action::Put { value: Bytes::copy_from_slice(value.as_bytes()), expires: None };
+    let action = Action::Put { value: Bytes::copy_from_slice(value.as_bytes()), ttl: None };
     now(store.commit(Change { key: key(path), expect, action })).unwrap().revision
 }
 
 fn remove(store: &Memory, path: &str) {
     if let Some(record) = now(store.get(&key(path), Freshness::Latest)).unwrap().record {
-        let action = Action::Delete { value: record.value.clone() };
+        let action = Action::Delete;
         let expect = Expect::Revision(record.revision);
         now(store.commit(Change { key: key(path), expect, action })).unwrap();
     }

@@ -92,7 +92,8 @@ impl Mutant {
             .now_or_never()
             .expect("memory keeps nobody waiting");
         let current = found.expect("the newest state is always there").record;
-        Write::new(change, current.as_ref(), self.inner.revision() + 1).map(|write| write.record)
+        Write::new(change, current.as_ref(), self.inner.revision() + 1, Timestamp::UNIX_EPOCH)
+            .map(|write| write.record)
     }
 
     fn commit_now(&self, change: Change) -> Result<Arc<Record>, CommitError> {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio::sync::oneshot;
 
 use super::super::state::State;
@@ -22,7 +23,7 @@ pub(super) type Outcome = Result<Arc<Record>, CommitError>;
 
 /// Something for the writer to do.
 pub(super) enum Job {
-    Commit(Change, oneshot::Sender<Outcome>),
+    Commit(Change, Timestamp, oneshot::Sender<Outcome>),
     /// Something is retired, and nobody waits for it to be removed.
     Tidy,
     /// Nothing is taken after this; the answer comes when the file is closed.
@@ -90,9 +91,9 @@ impl Batch<'_> {
 
     pub(super) fn add(&mut self, job: Job) {
         match job {
-            Job::Commit(change, sender) => {
+            Job::Commit(change, now, sender) => {
                 // Safe to go on after a panic: a change is taken in by the last thing that its check does.
-                let checked = catch_unwind(AssertUnwindSafe(|| self.check(change)));
+                let checked = catch_unwind(AssertUnwindSafe(|| self.check(change, now)));
                 let outcome = checked.unwrap_or_else(|panic| {
                     self.panics += 1;
                     tracing::error!(panic = text_of(&*panic), "the storage writer panicked over a change");
@@ -105,13 +106,13 @@ impl Batch<'_> {
         }
     }
 
-    fn check(&mut self, change: Change) -> Outcome {
+    fn check(&mut self, change: Change, now: Timestamp) -> Outcome {
         row::check(&change.key).map_err(|error| health::refused(error.to_string()))?;
         let current = match self.changed.get(&change.key) {
             Some(changed) => changed.clone(),
             None => self.view.read(|state| state.find(&change.key).cloned()),
         };
-        let write = Write::new(change, current.as_ref(), self.revision + 1)?;
+        let write = Write::new(change, current.as_ref(), self.revision + 1, now)?;
         let record = Arc::clone(&write.record);
         self.revision = record.revision;
         self.bytes += record.value.len();

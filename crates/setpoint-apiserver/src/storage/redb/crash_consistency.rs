@@ -50,12 +50,10 @@ impl Clients {
             let value = Bytes::from(format!("{}-{}", self.written, "x".repeat(self.written * 97 % 3000)));
             let text = String::from_utf8_lossy(&value).into_owned();
             let (expect, action, value) = match current {
-                None => (Expect::Absent, Action::Put { value, expires: None }, Some(text)),
-                Some(record) if *deletes => {
-                    (Expect::Revision(record.revision), Action::Delete { value: record.value.clone() }, None)
-                }
+                None => (Expect::Absent, Action::Put { value, ttl: None }, Some(text)),
+                Some(record) if *deletes => (Expect::Revision(record.revision), Action::Delete, None),
                 Some(record) => {
-                    (Expect::Revision(record.revision), Action::Put { value, expires: None }, Some(text))
+                    (Expect::Revision(record.revision), Action::Put { value, ttl: None }, Some(text))
                 }
             };
             facts.push((path.clone(), value));
@@ -259,13 +257,12 @@ proptest! {
 
 /// Big enough for a page of its own.
 fn create(number: usize) -> Change {
-    let action = Action::Put { value: Bytes::from(vec![b'x'; 3_000]), expires: None };
+    let action = Action::Put { value: Bytes::from(vec![b'x'; 3_000]), ttl: None };
     Change { key: key(&number.to_string()), expect: Expect::Absent, action }
 }
 
 fn delete(record: &Record) -> Change {
-    let (expect, value) = (Expect::Revision(record.revision), record.value.clone());
-    Change { key: key(&record.path), expect, action: Action::Delete { value } }
+    Change { key: key(&record.path), expect: Expect::Revision(record.revision), action: Action::Delete }
 }
 
 #[tokio::test]
@@ -360,7 +357,7 @@ async fn a_full_disk_is_told_to_who_writes_and_nobody_sees_the_change() {
     let store = open(&disk, LONG).await;
     let mut watch = store.watch(&COLLECTION.into(), store.revision()).unwrap();
     disk.fail(0..usize::MAX, ErrorKind::StorageFull);
-    let put = Action::Put { value: Bytes::from_static(b"{}"), expires: None };
+    let put = Action::Put { value: Bytes::from_static(b"{}"), ttl: None };
     let create = Change { key: key("a"), expect: Expect::Absent, action: put };
     for _ in 0..2 {
         let error = store.commit(create.clone()).await.unwrap_err();
@@ -381,7 +378,7 @@ async fn writes_of_many_clients_share_a_sync() {
     let store = open(&disk, LONG).await;
     let before = disk.syncs();
     let creates = (0..200).map(|n| {
-        let put = Action::Put { value: Bytes::from_static(b"{}"), expires: None };
+        let put = Action::Put { value: Bytes::from_static(b"{}"), ttl: None };
         store.commit(Change { key: key(&n.to_string()), expect: Expect::Absent, action: put })
     });
     assert!(join_all(creates).await.iter().all(Result::is_ok));
@@ -392,7 +389,7 @@ async fn writes_of_many_clients_share_a_sync() {
 async fn of_two_changes_in_one_batch_the_second_sees_the_first() {
     let store = open(&Disk::default(), LONG).await;
     let create = || {
-        let put = Action::Put { value: Bytes::from_static(b"{}"), expires: None };
+        let put = Action::Put { value: Bytes::from_static(b"{}"), ttl: None };
         store.commit(Change { key: key("a"), expect: Expect::Absent, action: put })
     };
     let outcomes = join_all([create(), create(), create()]).await;
@@ -405,17 +402,17 @@ async fn of_two_changes_in_one_batch_the_second_sees_the_first() {
 #[tokio::test]
 async fn a_restart_keeps_revisions_history_expiries_and_compaction() {
     let disk = Disk::default();
-    let noon = jiff::Timestamp::from_second(1_800_000_000).unwrap();
-    let put = |path: &str, expires| {
-        let action = Action::Put { value: Bytes::from_static(b"{}"), expires };
+    let put = |path: &str, ttl| {
+        let action = Action::Put { value: Bytes::from_static(b"{}"), ttl };
         Change { key: key(path), expect: Expect::Absent, action }
     };
     let store = open(&disk, LONG).await;
     let first = store.commit(put("a", None)).await.unwrap().revision;
     store.compact(first);
-    store.commit(put("b", Some(noon))).await.unwrap();
+    let ttl = std::time::Duration::from_secs(3600);
+    store.commit(put("b", Some(ttl))).await.unwrap();
     let gone = store.commit(put("c", None)).await.unwrap().revision;
-    let delete = Action::Delete { value: Bytes::from_static(b"{}") };
+    let delete = Action::Delete;
     store.commit(Change { key: key("c"), expect: Expect::Revision(gone), action: delete }).await.unwrap();
     let revision = store.revision();
     drop(store);
@@ -426,7 +423,9 @@ async fn a_restart_keeps_revisions_history_expiries_and_compaction() {
     let mut watch = store.watch(&COLLECTION.into(), first).unwrap();
     let told: Vec<_> = watch.ready().unwrap().events.iter().map(|e| (e.revision(), e.deleted)).collect();
     assert_eq!(told, [(revision - 2, false), (revision - 1, false), (revision, true)]);
-    assert_eq!(store.expire(noon).await, 1);
+    let now = setpoint_env::Env::system().now();
+    assert_eq!(store.expire(now).await, 0, "not yet");
+    assert_eq!(store.expire(setpoint_env::Later::later(now, ttl)).await, 1);
     assert_eq!(records(&store).await.into_keys().collect::<Vec<_>>(), ["a"]);
 }
 
@@ -438,7 +437,7 @@ async fn churn_is_compacted_and_its_space_used_again() {
     let mut sizes = Vec::new();
     for round in 0..1_500 {
         let expect = revision.map_or(Expect::Absent, Expect::Revision);
-        let action = Action::Put { value: Bytes::from(vec![b'x'; 2_000]), expires: None };
+        let action = Action::Put { value: Bytes::from(vec![b'x'; 2_000]), ttl: None };
         let change = Change { key: key("lease"), expect, action };
         revision = Some(store.commit(change).await.unwrap().revision);
         if round % 500 == 499 {

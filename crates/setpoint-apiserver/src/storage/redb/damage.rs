@@ -19,7 +19,7 @@ async fn filled() -> (Disk, Vec<(u64, Bytes)>) {
     for n in 0..100 {
         let key = Key { collection: "core/pods".into(), path: format!("default/{n}").into() };
         let value = Bytes::from(format!("{n}").repeat(n * 20 + 1));
-        let action = Action::Put { value, expires: None };
+        let action = Action::Put { value, ttl: None };
         store.commit(Change { key, expect: Expect::Absent, action }).await.unwrap();
     }
     let records = records(&store).await;

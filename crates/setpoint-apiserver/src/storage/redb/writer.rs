@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -77,12 +78,12 @@ impl Writer {
         }
     }
 
-    /// Hands a change over, and waits until it is durable.
-    pub(super) async fn commit(&self, change: Change) -> Outcome {
+    /// Hands a change over, and waits until it is durable. Its time to live begins now.
+    pub(super) async fn commit(&self, change: Change, now: Timestamp) -> Outcome {
         let (sender, answer) = oneshot::channel();
         let jobs = self.jobs.as_ref().expect("it is there until the writer is dropped");
         // Both fail only if the store is closed, or has stopped.
-        if jobs.send(Job::Commit(change, sender)).await.is_err() {
+        if jobs.send(Job::Commit(change, now, sender)).await.is_err() {
             return Err(self.ended());
         }
         answer.await.unwrap_or_else(|_| Err(self.ended()))
