@@ -1,12 +1,16 @@
 //! `setpoint demo`: a cluster in memory, a controller in it, and the path of a change, live.
 
+mod gate;
 mod listener;
+mod looper;
 mod notices;
 mod observer;
+mod playground;
 mod requests;
 mod screen;
 mod stage;
 mod steps;
+mod web;
 
 use std::time::Duration;
 
@@ -28,6 +32,7 @@ use self::observer::Observer;
 use self::requests::Requests;
 use self::screen::Screen;
 use self::steps::Steps;
+use crate::dashboard;
 use crate::signals::Signals;
 
 /// How many simulated nodes there are.
@@ -49,6 +54,13 @@ pub(crate) struct Demo {
     /// Wait for Enter before each step
     #[arg(long)]
     step: bool,
+
+    /// Show it on a page in the browser instead, to play with
+    ///
+    /// There you see each stage of the loop, the life of each key, objects and who wrote them; and you can pause, step, cut
+    /// watches, lose answers, crash the controller. IP:PORT or :PORT; port 0 picks a free one.
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = dashboard::ADDRESS, conflicts_with_all = ["keep", "step"])]
+    web: Option<String>,
 }
 
 impl Demo {
@@ -59,7 +71,12 @@ impl Demo {
             .enable_all()
             .build()
             .context("cannot start threads")?
-            .block_on(self.show(env, started))
+            .block_on(async {
+                match &self.web {
+                    Some(address) => web::run(env, address).await,
+                    None => self.show(env, started).await,
+                }
+            })
     }
 
     async fn show(self, env: &Env, started: Instant) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod cluster;
+mod dashboard;
 mod demo;
 mod envtest;
 mod etcd;

@@ -6,13 +6,17 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use setpoint::Facts;
+use setpoint::webhook::Certificates;
 use setpoint_apiserver::kubeconfig::{self, Kubeconfig};
 use setpoint_apiserver::pki::{self, CertificateAuthority, Identity};
 use setpoint_apiserver::{ApiServer, Authorization, Builder, ServiceIpRanges, User};
 use setpoint_cluster::node::SyntheticLog;
 use setpoint_cluster::{Cluster, Controllers};
-use setpoint_env::Env;
+use setpoint_dashboard::{Dashboard, DashboardConfig};
+use setpoint_env::{Env, Task};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Parts;
 use crate::kube_apiserver::{Defaults, Flags, ProxyClient, Settings};
@@ -20,7 +24,7 @@ use crate::listen::{self, Listen};
 use crate::service_address::ServiceAddress;
 use crate::serving::{Serving, workers};
 use crate::signals::Signals;
-use crate::{logging, open_files};
+use crate::{dashboard, logging, open_files};
 
 /// Run a Kubernetes API server for kubectl, client-go, kube-rs and others
 ///
@@ -66,6 +70,13 @@ pub(crate) struct Up {
 
     #[command(flatten)]
     parts: Parts,
+
+    /// Show what the controllers do, and all objects, on a page in the browser
+    ///
+    /// IP:PORT or :PORT. On an address that other machines can reach it is served with the server's certificate, and asks
+    /// for the token of somebody who may get the non-resource URL /dashboard.
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = dashboard::ADDRESS)]
+    dashboard: Option<String>,
 
     /// Where a service is that this server calls: NAMESPACE/NAME[:PORT]=HOST:PORT
     ///
@@ -180,16 +191,45 @@ impl Up {
         // The listener is open and the server has its first objects: whoever connects now is answered.
         kubeconfig.write(&path).map_err(with_advice)?;
         self.announce(&url, &path, env.instant().saturating_duration_since(started));
+        let facts = Facts::new(env.clone());
+        let page = self.page(env, &server, &facts, &identity).await?;
         let signer = CertificateAuthority::from_pem(env, authority.to_pem())?;
         let cluster = (!self.no_controllers).then(|| {
             let cluster = Cluster::builder(server.client()).env(env.clone());
-            let cluster = cluster.root_ca(authority.certificate_pem()).signer(signer);
+            let cluster = cluster.root_ca(authority.certificate_pem()).signer(signer).facts(&facts);
             self.parts.set(controllers, cluster).start()
         });
         let mut removed = Ok(false);
         let remove = || removed = kubeconfig.remove_if_unchanged(&path).map_err(with_advice);
         serving.until(&mut signals, cluster, remove).await?;
+        drop(page);
         removed.map(drop)
+    }
+
+    /// Serves the page, if it is wanted, as long as the task lives.
+    async fn page(
+        &self,
+        env: &Env,
+        server: &ApiServer,
+        facts: &Facts,
+        identity: &Identity,
+    ) -> anyhow::Result<Option<Task<()>>> {
+        let Some(address) = &self.dashboard else { return Ok(None) };
+        let address = dashboard::parse(address)?;
+        let mut config = DashboardConfig::default().listen(address).all_kinds();
+        if !address.ip().is_loopback() {
+            let pki::Pem { certificate, key } = identity.to_pem();
+            config = config.certificates(Certificates::pem(certificate, key));
+        }
+        let page = Dashboard::new(facts, server.client(), env.clone(), config);
+        let listening = page.listen().await.map_err(dashboard::with_advice)?;
+        // The server is of use also when nobody reads this.
+        let _ = writeln!(std::io::stdout(), "dashboard   {}", listening.url());
+        Ok(Some(env.spawn(async move {
+            if let Err(error) = listening.serve(CancellationToken::new()).await {
+                tracing::error!(%error, "the dashboard has ended");
+            }
+        })))
     }
 
     /// Everything but where the objects are.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use setpoint::controller::Runtime;
 use setpoint::kube::Client;
 use setpoint::manager::ManagerError;
-use setpoint::{Manager, Metrics};
+use setpoint::{Facts, Manager, Metrics};
 use setpoint_apiserver::ApiServer;
 use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_env::{Env, Task};
@@ -48,6 +48,7 @@ pub struct Builder {
     root_ca: Option<String>,
     signer: Option<Arc<CertificateAuthority>>,
     metrics: Metrics,
+    facts: Option<Facts>,
 }
 
 impl Builder {
@@ -94,10 +95,19 @@ impl Builder {
         self
     }
 
+    /// Where to tell what happens.
+    pub fn facts(mut self, facts: &Facts) -> Builder {
+        self.facts = Some(facts.clone());
+        self
+    }
+
     /// Starts everything, and returns at once. Call it inside a tokio runtime.
     pub fn start(self) -> Cluster {
-        let Builder { client, env, controllers, nodes, root_ca, signer, metrics } = self;
-        let runtime = Runtime::with(client.clone(), env.clone(), metrics.clone());
+        let Builder { client, env, controllers, nodes, root_ca, signer, metrics, facts } = self;
+        let mut runtime = Runtime::with(client.clone(), env.clone(), metrics.clone());
+        if let Some(facts) = &facts {
+            runtime = runtime.with_facts(facts);
+        }
         let nodes = Nodes::new(client.clone(), env.clone(), nodes);
         let setup = Setup { client: client.clone(), env: env.clone(), root_ca, signer };
         let manager = nodes.add_to(controllers.add_to(Manager::with(runtime), &setup));
@@ -118,6 +128,7 @@ impl Cluster {
             root_ca: None,
             signer: None,
             metrics: Metrics::default(),
+            facts: None,
         }
     }
 

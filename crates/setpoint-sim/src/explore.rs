@@ -15,6 +15,7 @@ mod run;
 mod scenario;
 mod search;
 mod story;
+mod timelines;
 mod view;
 mod witness;
 
@@ -303,9 +304,15 @@ impl Explorer {
                     self.name.replace("::", "-"),
                     exploration.findings.len()
                 ));
-                let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, page));
+                let lines = timelines::json(&self.name, &finding, &without.story, &with.story);
+                let written = std::fs::create_dir_all(folder)
+                    .and_then(|()| std::fs::write(&file, page))
+                    .and_then(|()| std::fs::write(file.with_extension("json"), lines));
                 finding.report.push_str(&match written {
-                    Ok(()) => format!("\nAs a page: {}\n", file.display()),
+                    Ok(()) => format!(
+                        "\nAs a page: {}; beside it a .json file for the page of the dashboard\n",
+                        file.display()
+                    ),
                     Err(error) => format!("\nThe page {} cannot be written: {error}\n", file.display()),
                 });
             }

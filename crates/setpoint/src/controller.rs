@@ -17,7 +17,7 @@ mod writes;
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -44,7 +44,7 @@ pub use self::reconciler::Reconciler;
 use self::source::{Attached, MapFn, Queue, Source};
 use self::worker::Work;
 use crate::ensure::memory::Memory;
-use crate::facts::{Facts, Name};
+use crate::facts::{ControllerProbe, Facts, Name};
 use crate::mutants::{Promise, is_kept};
 use crate::workqueue::{RateLimiter, SourceNames, WorkQueueBuilder};
 use crate::{
@@ -140,6 +140,15 @@ impl Runtime {
         let factory = SharedInformerFactory::new(client.clone()).env(env.clone()).metrics(metrics.clone());
         let factory = factory.with_facts(&facts);
         Runtime { client, factory, env, metrics, facts, shutdown: CancellationToken::new() }
+    }
+
+    /// The same, where what happens is told through `facts`, which others may share: one listener hears of them all. Say
+    /// it before [`Runtime::factory`], whose settings it keeps.
+    #[must_use]
+    pub fn with_facts(mut self, facts: &Facts) -> Runtime {
+        self.facts = facts.clone();
+        self.factory = self.factory.with_facts(facts);
+        self
     }
 
     /// The same with caches of these settings: namespaces, resync.
@@ -393,11 +402,14 @@ impl<K: Watchable> Controller<K> {
             context: Arc::new(context),
             time_limit: self.time_limit,
             catch_up_limit: self.catch_up_limit,
+            workers: self.workers,
             metrics,
         };
+        let work = Arc::new(work);
+        let weak: Weak<dyn ControllerProbe> = Arc::downgrade(&(work.clone() as Arc<dyn ControllerProbe>));
+        runtime.facts.add_controller(weak);
         Ok(Some(Prepared {
-            work: Arc::new(work),
-            workers: self.workers,
+            work,
             intake,
             replays,
             env: runtime.env.clone(),

@@ -25,6 +25,7 @@ mod name;
 mod reconciling;
 mod ring;
 mod size;
+mod state;
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,6 +41,11 @@ use parking_lot::Mutex;
 pub(crate) use reconciling::Reconciling;
 use serde::{Deserialize, Serialize};
 use setpoint_env::Env;
+use state::Probes;
+pub(crate) use state::{CacheProbe, ControllerProbe, QueueProbe};
+pub use state::{
+    CacheState, Cached, ControllerState, HandlerState, KeyState, LoopState, QueueState, ScopeState,
+};
 use tokio::sync::Notify;
 
 use self::ring::{Found, Ring};
@@ -77,6 +83,8 @@ struct Hub {
     ids: AtomicU64,
     ring: Mutex<Ring>,
     news: Notify,
+    /// Who can be asked how it is.
+    probes: Probes,
 }
 
 impl Drop for Teller {
@@ -106,6 +114,7 @@ impl Facts {
             ids: AtomicU64::new(0),
             ring: Mutex::new(Ring::new(most, most_bytes)),
             news: Notify::new(),
+            probes: Probes::default(),
         };
         Facts { teller: Arc::new(Teller { hub: Arc::new(hub) }) }
     }

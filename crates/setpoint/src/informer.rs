@@ -8,6 +8,7 @@ mod core;
 mod fold;
 mod handler;
 mod listener;
+mod look;
 mod observer;
 mod supervisor;
 
@@ -28,7 +29,7 @@ pub use self::handler::{EventHandler, HandlerFns, HandlerOptions, Registration, 
 pub(crate) use self::observer::{Applied, Observer};
 use self::supervisor::Supervisor;
 use crate::reflector::{Reflector, Target};
-use crate::{IndexError, Lister, Object, ResourceVersion, Scope};
+use crate::{DeltaFifo, IndexError, Lister, Object, ResourceVersion, Scope};
 
 /// A cache of one kind that follows the server, and tells handlers what changes.
 ///
@@ -72,6 +73,7 @@ struct ScopeParts<T> {
     /// Waits here until the informer starts.
     reflector: Mutex<Option<Reflector<T>>>,
     trouble: Arc<Mutex<Option<String>>>,
+    fifo: Arc<DeltaFifo<T>>,
 }
 
 impl<T: Object> Drop for Inner<T> {

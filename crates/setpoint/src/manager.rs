@@ -22,8 +22,8 @@ use crate::{Metrics, Permissions, SharedInformerFactory};
 
 /// Runs controllers, and what else a process needs, until it is told to stop.
 ///
-/// Started in this order, and stopped in reverse: the HTTP server (`/healthz`, `/readyz`, `/metrics`), the
-/// caches, runnables, controllers. With [`Manager::leader_election`] the controllers work only while this
+/// Started in this order, and stopped in reverse: the HTTP server (`/healthz`, `/readyz`, `/metrics`), early runnables,
+/// the caches, runnables, controllers. With [`Manager::leader_election`] the controllers work only while this
 /// replica leads; the caches are kept warm in the meantime, and nothing is queued. A replica that loses its lease
 /// goes on as a candidate.
 ///
@@ -53,6 +53,7 @@ pub struct Manager {
     http: Option<SocketAddr>,
     webhooks: Option<(SocketAddr, WebhookServer)>,
     controllers: Vec<Box<dyn AnyController>>,
+    early: Vec<Runnable>,
     runnables: Vec<Runnable>,
     election: Option<LeaseConfig>,
     grace: Duration,
@@ -142,6 +143,7 @@ impl Manager {
             http: None,
             webhooks: None,
             controllers: Vec::new(),
+            early: Vec::new(),
             runnables: Vec::new(),
             election: None,
             grace: Duration::from_secs(30),
@@ -171,8 +173,21 @@ impl Manager {
     where
         Fut: Future<Output = Result<(), RunnableError>> + Send + 'static,
     {
-        let run = move |token| -> BoxFuture<'static, _> { Box::pin(run(token)) };
-        self.runnables.push(Runnable { name: name.into(), run: Box::new(run) });
+        self.runnables.push(Runnable::new(name.into(), run));
+        self
+    }
+
+    /// The same from the beginning, before the caches have synced, whether this replica leads or not: for what shows why
+    /// they do not sync.
+    pub fn early_runnable<Fut>(
+        mut self,
+        name: impl Into<String>,
+        run: impl FnOnce(CancellationToken) -> Fut + Send + 'static,
+    ) -> Manager
+    where
+        Fut: Future<Output = Result<(), RunnableError>> + Send + 'static,
+    {
+        self.early.push(Runnable::new(name.into(), run));
         self
     }
 
@@ -227,6 +242,16 @@ impl Manager {
         self.runtime.facts()
     }
 
+    /// The client of its caches and controllers.
+    pub fn client(&self) -> Client {
+        self.runtime.client.clone()
+    }
+
+    /// Where its time, randomness and tasks come from.
+    pub fn env(&self) -> &Env {
+        &self.runtime.env
+    }
+
     /// Cancel it to stop the manager.
     pub fn shutdown(&self) -> &CancellationToken {
         self.runtime.shutdown()
@@ -234,7 +259,8 @@ impl Manager {
 
     /// Runs until it is told to stop, or something fails.
     pub async fn run(self) -> Result<(), ManagerError> {
-        let Manager { runtime, http, webhooks, controllers, runnables, election, grace, signals } = self;
+        let Manager { runtime, http, webhooks, controllers, early, runnables, election, grace, signals } =
+            self;
         let election = election.map(|config| elect(&runtime, config)).transpose()?.map(Arc::new);
         let is_ready = Arc::new(AtomicBool::new(false));
         let _http = match http {
@@ -243,6 +269,7 @@ impl Manager {
         };
         let _signals = signals.then(|| stop_on_signals(&runtime.env, runtime.shutdown.clone()));
         let mut running = Tasks::new();
+        running.extend(early.into_iter().map(|runnable| runnable.start(&runtime)));
         if let Some((address, server)) = webhooks {
             let serving = serve_webhooks(&runtime, address, server).await?;
             running.push(serving);
@@ -250,6 +277,7 @@ impl Manager {
         let prepared = tokio::select! {
             biased;
             () = runtime.shutdown.cancelled() => Ok(None),
+            Err(failed) = first_failure(&mut running) => Err(failed),
             prepared = prepare(&runtime, controllers) => prepared.map_err(ManagerError::from),
         };
         let outcome = match prepared {
@@ -288,6 +316,14 @@ async fn first_failure(running: &mut Tasks) -> Result<(), ManagerError> {
 }
 
 impl Runnable {
+    fn new<Fut>(name: String, run: impl FnOnce(CancellationToken) -> Fut + Send + 'static) -> Runnable
+    where
+        Fut: Future<Output = Result<(), RunnableError>> + Send + 'static,
+    {
+        let run = move |token| -> BoxFuture<'static, _> { Box::pin(run(token)) };
+        Runnable { name, run: Box::new(run) }
+    }
+
     fn start(self, runtime: &Runtime) -> BoxFuture<'static, Result<(), ManagerError>> {
         let task = runtime.env.spawn((self.run)(runtime.shutdown.clone()));
         Box::pin(async move {

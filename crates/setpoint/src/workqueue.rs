@@ -6,6 +6,7 @@ mod holds;
 mod item;
 mod lanes;
 mod limiter;
+mod look;
 mod metrics;
 mod moment;
 mod phase;
@@ -18,7 +19,7 @@ mod timers;
 
 use std::fmt;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 pub(crate) use holds::{Named, Until};
@@ -36,7 +37,7 @@ pub(crate) use self::state::Released;
 use self::steps::Steps;
 pub(crate) use self::telling::SourceNames;
 use self::telling::Telling;
-use crate::facts::{Facts, Name};
+use crate::facts::{Facts, Name, QueueProbe};
 use crate::reasons::{self, Cause, Reason};
 use crate::{Metrics, ObjectKey};
 
@@ -395,6 +396,10 @@ impl<K: Eq + Hash + Clone + Send + 'static> WorkQueueBuilder<K> {
             telling: self.telling,
             metrics: self.metrics.map(|(name, metrics)| QueueMetrics::new(&name, &metrics, inner.clone())),
         });
+        if let Some(telling) = &inner.telling {
+            let weak: Weak<dyn QueueProbe> = Arc::downgrade(&(inner.clone() as Arc<dyn QueueProbe>));
+            telling.facts.add_queue(weak);
+        }
         WorkQueue { inner }
     }
 }

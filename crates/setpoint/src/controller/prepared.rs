@@ -28,7 +28,6 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A controller whose caches have synced.
 pub(crate) struct Prepared {
     pub(super) work: Arc<Work>,
-    pub(super) workers: usize,
     pub(super) intake: Arc<Intake>,
     pub(super) replays: Vec<Box<dyn Replay>>,
     pub(super) env: Env,
@@ -73,7 +72,7 @@ impl Prepared {
             let (work, client, fence) = (self.work.clone(), client.clone(), fence.clone());
             self.env.spawn(worker::run(work, client, fence, ending.clone()))
         };
-        let workers: Vec<Task<()>> = (0..self.workers).map(run).collect();
+        let workers: Vec<Task<()>> = (0..self.work.workers).map(run).collect();
         ending.cancelled().await;
         if !is_kept(Promise::Shutdown) {
             self.work.queue.release_all();

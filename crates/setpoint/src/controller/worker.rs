@@ -19,7 +19,9 @@ use super::metrics::{ControllerMetrics, Outcome};
 use super::reconciler::AnyReconciler;
 use super::writes::{self, Notes, Unknown, Write};
 use super::{Action, ReconcileError};
-use crate::facts::{Facts, Finding, LoopEvent, Name, ReconcileResult, Reconciling};
+use crate::facts::{
+    ControllerProbe, ControllerState, Facts, Finding, LoopEvent, Name, ReconcileResult, Reconciling,
+};
 use crate::leader_election::Fence;
 use crate::mutants::{Promise, is_kept};
 use crate::workqueue::{Item, Released, Until};
@@ -39,7 +41,14 @@ pub(super) struct Work {
     pub(super) context: Arc<Shared>,
     pub(super) time_limit: Option<Duration>,
     pub(super) catch_up_limit: Duration,
+    pub(super) workers: usize,
     pub(super) metrics: ControllerMetrics,
+}
+
+impl ControllerProbe for Work {
+    fn state(&self) -> ControllerState {
+        ControllerState { controller: self.name.clone(), workers: self.workers }
+    }
 }
 
 /// Works until `ending`, writing with `client`. A reconcile that has begun is finished; what is queued or held stays.

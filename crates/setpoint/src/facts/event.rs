@@ -410,12 +410,15 @@ pub enum LeadershipState {
 }
 
 /// Durations as nanoseconds.
-mod nanoseconds {
+pub(super) mod nanoseconds {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::facts) fn serialize<S: Serializer>(
+        time: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
 

@@ -112,3 +112,10 @@ impl Reasons {
         self.detailed().iter().map(Reason::size).sum()
     }
 }
+
+impl Fact {
+    /// How many bytes of memory it takes, about.
+    pub fn size(&self) -> usize {
+        self.event.size()
+    }
+}

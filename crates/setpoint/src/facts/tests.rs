@@ -118,3 +118,29 @@ fn facts_are_read_as_they_are_written() {
         assert_eq!(serde_json::from_str::<Fact>(&text).unwrap(), fact, "{text}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_can_be_asked_what_its_keys_do_as_long_as_it_lives() {
+    use crate::workqueue::Phase;
+    let facts = Facts::new(Env::seeded(1));
+    let queue = crate::WorkQueue::builder().facts("web", &facts).build();
+    queue.add("default/taken");
+    let taken = queue.get().await.unwrap();
+    queue.add("default/taken");
+    queue.add_because("default/ready", crate::Reason::new(crate::Cause::Trigger));
+    queue.add_after("default/later", Duration::from_secs(60));
+    tokio::time::advance(Duration::from_secs(20)).await;
+    let state = facts.state(10).queues.remove(0);
+    assert_eq!(&*state.queue, "web");
+    assert_eq!((state.ready, state.processing, state.waiting, state.held, state.dirty), (1, 1, 1, 0, 1));
+    let find = |key: &str| state.keys.iter().find(|found| found.key == key.into()).unwrap();
+    assert_eq!(find("default/taken").phase, Phase::Dirty);
+    assert_eq!(find("default/ready").reasons.to_string(), "trigger");
+    assert_eq!(find("default/later").due_in, Some(Duration::from_secs(40)));
+    assert_eq!(find("default/later").reasons.to_string(), "requeue");
+    assert_eq!(facts.state(0).queues[0].keys.len(), 0, "no more keys than were asked for");
+    assert!(!facts.is_heard(), "to ask is not to listen");
+    taken.done();
+    drop(queue);
+    assert!(facts.state(10).queues.is_empty());
+}

@@ -1,7 +1,7 @@
 //! How an informer is made.
 
 use std::any::TypeId;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kube::Client;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::core::Core;
 use super::{Inner, ScopeParts, SharedInformer};
-use crate::facts::Facts;
+use crate::facts::{CacheProbe, Facts};
 use crate::reflector::{Decoder, ErrorHandler, Keep, Reflector, ReflectorMetrics, Target, WireKind};
 use crate::{
     DeltaFifo, Indexer, MapStore, Metrics, Object, ReflectorConfig, ReflectorError, Scope, Store, Trimmed,
@@ -376,17 +376,19 @@ where
         let parts = scopes.iter().map(|scope| self.scope_parts(scope, &indexer, &decoder)).collect();
         let name = self.resource.name();
         let is_filtered = self.label_selector.is_some() || self.field_selector.is_some();
+        let facts = self.facts.clone();
         let core = Core::new(indexer, scopes, name, self.env, self.metrics, self.facts, self.resync);
-        SharedInformer {
-            inner: Arc::new(Inner {
-                core: Arc::new(core),
-                scopes: parts,
-                supervisors: Mutex::default(),
-                stop: CancellationToken::new(),
-                is_filtered,
-                keeps_managed_fields: self.keep_managed_fields,
-            }),
-        }
+        let inner = Arc::new(Inner {
+            core: Arc::new(core),
+            scopes: parts,
+            supervisors: Mutex::default(),
+            stop: CancellationToken::new(),
+            is_filtered,
+            keeps_managed_fields: self.keep_managed_fields,
+        });
+        let weak: Weak<dyn CacheProbe> = Arc::downgrade(&(inner.clone() as Arc<dyn CacheProbe>));
+        facts.add_cache(weak);
+        SharedInformer { inner }
     }
 
     fn scope_parts(&self, scope: &Scope, indexer: &Arc<Indexer<T>>, decoder: &Decoder<T>) -> ScopeParts<T> {
@@ -412,12 +414,12 @@ where
             target: target.clone(),
             decoder: decoder.clone(),
             indexer: indexer.clone(),
-            fifo,
+            fifo: fifo.clone(),
             config: self.config.clone(),
             env: self.env.clone(),
             on_error: self.on_error.clone(),
             trouble: trouble.clone(),
         };
-        ScopeParts { scope: scope.clone(), target, reflector: Mutex::new(Some(reflector)), trouble }
+        ScopeParts { scope: scope.clone(), target, reflector: Mutex::new(Some(reflector)), trouble, fifo }
     }
 }

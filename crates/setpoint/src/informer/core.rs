@@ -14,7 +14,7 @@ use super::fold::FoldBuffer;
 use super::handler::Owner;
 use super::listener::{Listener, Teller};
 use super::observer::{Applied, Observer};
-use crate::facts::{CacheChanges, CacheName, Facts, LoopEvent};
+use crate::facts::{CacheChanges, CacheName, Facts, HandlerState, LoopEvent};
 use crate::metrics::Gauge;
 use crate::{
     Batch, DeltaFifo, EventHandler, HandlerOptions, Held, Indexer, Metrics, Object, Registration, Scope,
@@ -263,6 +263,16 @@ impl<T: Object> Core<T> {
     fn registration(self: &Arc<Self>, id: u64, synced: watch::Receiver<bool>) -> Registration {
         let owner: Arc<dyn Owner> = self.clone();
         Registration::new(id, synced, Arc::downgrade(&owner))
+    }
+
+    /// Who is told, and how far each is behind.
+    pub(super) fn handlers(&self) -> Vec<HandlerState> {
+        let listeners = self.listeners.lock();
+        let handlers = listeners.all.values().filter_map(|entry| {
+            let backlog = entry.listener.as_ref()?.buffer.lock().lag();
+            Some(HandlerState { handler: entry.handler_name.as_str().into(), backlog })
+        });
+        handlers.collect()
     }
 
     /// Takes every handler away.

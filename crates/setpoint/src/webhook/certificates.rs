@@ -93,11 +93,9 @@ impl Certificates {
         Ok((Certificates::pem(bundle.as_bytes(), made.signing_key.serialize_pem()), bundle))
     }
 
-    /// TLS settings that follow the source, and the task that makes them follow.
-    pub(super) async fn start(
-        &self,
-        env: &Env,
-    ) -> Result<(Arc<ServerConfig>, Option<Task<()>>), CertificateError> {
+    /// TLS settings of a server that shows this certificate. They follow the source as long as the task lives, if there
+    /// is one.
+    pub async fn start(&self, env: &Env) -> Result<(Arc<ServerConfig>, Option<Task<()>>), CertificateError> {
         let pair = self.read().await?;
         let current = Arc::new(Current { key: RwLock::new(parse(&pair)?) });
         let watching = match &self.source {

@@ -72,6 +72,15 @@ impl<K> Holds<K> {
         self.held.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The hold of a slot, and when it ends at the latest.
+    pub(super) fn get(&self, slot: u32) -> Option<(&Hold<K>, Moment)> {
+        self.held.get(&slot).map(|hold| (hold, hold.deadline))
+    }
+
     /// When the first limit is reached.
     pub(super) fn next_deadline(&self) -> Option<Moment> {
         self.deadlines.first().map(|(deadline, ..)| *deadline)

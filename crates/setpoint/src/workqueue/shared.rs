@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::holds::{Named, Until};
 use super::moment::Moment;
 use super::reasons::{Cause, Reason};
-use super::state::{Added, Released, State, Taken, Unfinished};
+use super::state::{Added, Counts, Released, Standing, State, Taken, Unfinished};
 use super::steps::Steps;
 use super::sync::{Mutex, MutexGuard};
 
@@ -288,6 +288,10 @@ impl<K> Shared<K> {
         self.locked.lock().state.depth()
     }
 
+    pub(super) fn counts(&self) -> Counts {
+        self.locked.lock().state.counts()
+    }
+
     pub(super) fn unfinished(&self) -> Unfinished {
         self.locked.lock().state.unfinished(self.now())
     }
@@ -411,6 +415,12 @@ impl<K: Eq + Hash> Shared<K> {
 }
 
 impl<K: Clone> Shared<K> {
+    /// Some of the keys, as they are now.
+    pub(super) fn standing(&self, most: usize) -> Vec<Standing<K>> {
+        let now = self.now();
+        self.locked.lock().state.standing(most, now)
+    }
+
     /// Lets a key that is being processed be held when it is done, at most until `deadline`.
     pub(super) fn hold(&self, slot: u32, until: Vec<Until>, deadline: Instant) {
         let (now, deadline) = (self.now(), Moment::new(self.origin, deadline));

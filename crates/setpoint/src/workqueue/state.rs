@@ -102,6 +102,35 @@ pub(crate) struct Released<K> {
     _forgotten: Option<K>,
 }
 
+/// How many keys do what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) ready: usize,
+    pub(super) processing: usize,
+    pub(super) waiting: usize,
+    pub(super) held: usize,
+    pub(super) dirty: usize,
+}
+
+/// A key as it is now, for those who look.
+#[derive(Clone, Debug)]
+pub(super) struct Standing<K> {
+    pub(super) key: K,
+    pub(super) phase: Phase,
+    pub(super) priority: i32,
+    pub(super) reasons: Reasons,
+    pub(super) due_in: Option<Duration>,
+    pub(super) held: Option<Held>,
+}
+
+/// Since when a key is held, for how long at most, and for what.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) since: Duration,
+    pub(super) at_most: Duration,
+    pub(super) until: Vec<Until>,
+}
+
 /// What is being worked on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Unfinished {
@@ -187,6 +216,16 @@ impl<K> State<K> {
             total: sum.total.saturating_add(time),
             longest: sum.longest.max(time),
         })
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            ready: self.queued,
+            processing: self.processing,
+            waiting: self.timers.len(),
+            held: self.holds.len(),
+            dirty: self.dirty + self.held_dirty,
+        }
     }
 
     #[inline]
@@ -623,6 +662,44 @@ impl<K: Eq + Hash> State<K> {
 }
 
 impl<K: Clone> State<K> {
+    /// At most `most` keys of each kind: ready, processed, waiting, held. In no order.
+    pub(super) fn standing(&self, most: usize, now: Moment) -> Vec<Standing<K>> {
+        let (mut room, mut found) = ([most; 4], Vec::new());
+        for (number, slot) in self.slots.iter().enumerate() {
+            if room == [0; 4] {
+                break;
+            }
+            let Some(key) = &slot.key else { continue };
+            let kind = match slot.phase {
+                Phase::Queued => 0,
+                Phase::Processing | Phase::Dirty | Phase::Holding | Phase::HoldingDirty => 1,
+                Phase::Held | Phase::HeldDirty => 2,
+                Phase::Absent => 3,
+            };
+            let Some(left) = room[kind].checked_sub(1) else { continue };
+            room[kind] = left;
+            let held = u32::try_from(number).ok().and_then(|number| self.holds.get(number));
+            let held = held.map(|(hold, deadline)| Held {
+                since: now.since(hold.since),
+                at_most: deadline.since(now),
+                until: hold.until.clone(),
+            });
+            let (mut causes, due) = (slot.causes, slot.due);
+            if slot.phase == Phase::Absent {
+                causes = causes.and(slot.due_causes);
+            }
+            found.push(Standing {
+                key: key.clone(),
+                phase: slot.phase,
+                priority: slot.priority,
+                reasons: Reasons::new(causes, slot.details.clone()),
+                due_in: due.map(|due| due.since(now)),
+                held,
+            });
+        }
+        found
+    }
+
     /// Lets a key that is being processed be held when it is done. False if all that it would wait for has happened.
     /// While the queue shuts down, the key is left as it is.
     pub(super) fn hold(&mut self, number: u32, until: Vec<Until>, times: (Moment, Moment)) -> bool {

@@ -58,7 +58,7 @@ impl<K: 'static> Telling<K> {
         }
     }
 
-    fn awaited(&self, until: &Until) -> Awaited {
+    pub(super) fn awaited(&self, until: &Until) -> Awaited {
         let (source, version, object) = match until {
             Until::Version { source, version, .. } => (*source, version, None),
             Until::Gone { source, what, after } => (*source, after, Some(ObjectKey::from(&*what.name))),

@@ -29,6 +29,11 @@ impl Timers {
         earliest
     }
 
+    /// How many timers live.
+    pub(super) fn len(&self) -> usize {
+        self.heap.len() - self.dead
+    }
+
     /// When the earliest timer is due.
     #[inline]
     pub(super) fn next_due(&self) -> Option<Moment> {

@@ -1,0 +1,68 @@
+//! What is in a cache: its keys in order, window by window.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use setpoint::{Facts, ObjectKey};
+use setpoint_env::Env;
+use tokio::time::Instant;
+
+/// How long an order is good for: whoever scrolls sees one state, and a cache is not sorted for each window.
+const FRESH: Duration = Duration::from_secs(2);
+/// How many orders are kept.
+const MOST: usize = 4;
+
+pub(crate) struct Contents {
+    facts: Facts,
+    env: Env,
+    sorted: Mutex<VecDeque<Sorted>>,
+}
+
+/// The keys of a cache that match a search, in order.
+struct Sorted {
+    id: u64,
+    search: String,
+    at: Instant,
+    total: usize,
+    keys: Arc<[ObjectKey]>,
+}
+
+impl Contents {
+    pub(crate) fn new(facts: Facts, env: Env) -> Contents {
+        Contents { facts, env, sorted: Mutex::default() }
+    }
+
+    /// Some rows, how many match, and how many there are. None if there is no such cache.
+    pub(crate) fn window(&self, id: u64, search: &str, (offset, limit): (usize, usize)) -> Option<Value> {
+        let (total, keys) = self.sorted(id, search)?;
+        let end = offset.saturating_add(limit).min(keys.len());
+        let window = keys.get(offset.min(end)..end).unwrap_or_default();
+        let rows = self.facts.cached(id, window);
+        Some(json!({"total": total, "matches": keys.len(), "offset": offset, "rows": rows}))
+    }
+
+    fn sorted(&self, id: u64, search: &str) -> Option<(usize, Arc<[ObjectKey]>)> {
+        let now = self.env.instant();
+        let mut kept = self.sorted.lock();
+        kept.retain(|sorted| now.saturating_duration_since(sorted.at) < FRESH);
+        if let Some(found) = kept.iter().find(|sorted| sorted.id == id && sorted.search == search) {
+            return Some((found.total, found.keys.clone()));
+        }
+        // The lock is kept: two pages that ask for the same sort it once.
+        let mut keys = self.facts.cached_keys(id)?;
+        let total = keys.len();
+        if !search.is_empty() {
+            keys.retain(|key| key.to_string().contains(search));
+        }
+        keys.sort_unstable();
+        let keys: Arc<[ObjectKey]> = keys.into();
+        if kept.len() == MOST {
+            kept.pop_front();
+        }
+        kept.push_back(Sorted { id, search: search.to_owned(), at: now, total, keys: keys.clone() });
+        Some((total, keys))
+    }
+}

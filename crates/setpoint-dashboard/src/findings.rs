@@ -1,0 +1,402 @@
+//! What is worth a look: loops, writes for nothing, failures again and again, lag, slow reconciles, hot keys.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use lru::LruCache;
+use serde::Serialize;
+use setpoint::facts::{Finding as Found, LoopEvent, Name, ReconcileResult, ReflectorState};
+use setpoint::{Fact, ObjectKey};
+
+use crate::tally::{Cache, Tally, between};
+
+/// Of how many keys it remembers what they do.
+const KEYS: NonZeroUsize = NonZeroUsize::new(5000).unwrap();
+/// How many findings are kept.
+const FINDINGS: NonZeroUsize = NonZeroUsize::new(500).unwrap();
+/// A key is hot that is reconciled this often within [`WINDOW`].
+const HOT: usize = 20;
+const WINDOW: Duration = Duration::from_secs(10);
+/// A key fails again and again from this failure on.
+const FAILURES: u32 = 3;
+/// A cache lags whose oldest change has waited this long.
+const LAG: Duration = Duration::from_secs(2);
+/// What did not happen for so long is over.
+const OVER: Duration = Duration::from_secs(30);
+/// How many fields are named.
+const FIELDS: usize = 8;
+
+/// What kind of thing was found. The worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Kind {
+    /// Nothing but its own writes causes the next reconcile.
+    Loop,
+    /// A key fails again and again.
+    Failing,
+    /// A list or watch fails, or its changes wait.
+    Lag,
+    /// The caches did not show a write in time.
+    Late,
+    /// A key is reconciled very often.
+    Hot,
+    /// A reconcile takes long.
+    Slow,
+    /// A write changed nothing.
+    Unchanged,
+}
+
+/// Something that was found.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Finding {
+    pub(crate) kind: Kind,
+    pub(crate) controller: Option<Name>,
+    pub(crate) key: Option<ObjectKey>,
+    /// What it is about, if that is not the key itself.
+    pub(crate) resource: Option<Name>,
+    pub(crate) object: Option<ObjectKey>,
+    /// The fields that are written.
+    pub(crate) fields: Vec<String>,
+    /// Who writes them: the field manager, if it is known.
+    pub(crate) writer: Option<Name>,
+    /// How often it was seen.
+    pub(crate) times: u64,
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    pub(crate) error: Option<String>,
+    /// Of slow ones, how long; of lags, for how long.
+    pub(crate) millis: Option<f64>,
+    /// Of hot ones, reconciles a second.
+    pub(crate) rate: Option<f64>,
+    /// Whether it has not happened for a while.
+    pub(crate) is_over: bool,
+}
+
+/// What a key has done lately.
+#[derive(Debug, Default)]
+struct Lately {
+    starts: VecDeque<Timestamp>,
+    failures: u32,
+    writer: Option<Name>,
+    /// What it wrote last, by object.
+    wrote: VecDeque<(Name, ObjectKey, Vec<String>)>,
+}
+
+type Subject = (Name, ObjectKey);
+
+#[derive(Debug)]
+pub(crate) struct Findings {
+    slow: Duration,
+    keys: LruCache<Subject, Lately>,
+    found: LruCache<(Kind, Name, ObjectKey), Finding>,
+}
+
+impl Findings {
+    pub(crate) fn new(slow: Duration) -> Findings {
+        Findings { slow, keys: LruCache::new(KEYS), found: LruCache::new(FINDINGS) }
+    }
+
+    pub(crate) fn hear(&mut self, fact: &Fact) {
+        let Some((controller, key)) = crate::subject::of(&fact.event) else { return };
+        let subject = (controller.clone(), key.clone());
+        match &fact.event {
+            LoopEvent::ReconcileStarted { reasons, .. } => {
+                let lately = self.lately(&subject);
+                let own = reasons.detailed().iter().find(|reason| reason.is_own_write);
+                if let Some(manager) = own.and_then(|reason| reason.manager.clone()) {
+                    lately.writer = Some(manager);
+                }
+                if let Some(rate) = lately.start(fact.at) {
+                    self.note(Kind::Hot, subject, fact.at).rate = Some(rate);
+                }
+            }
+            LoopEvent::ReconcileEnded { result, took, .. } => {
+                if *took >= self.slow {
+                    let millis = crate::tally::millis(*took);
+                    self.note(Kind::Slow, subject.clone(), fact.at).millis = Some(millis);
+                }
+                self.ended(subject, fact.at, result);
+            }
+            LoopEvent::Write { resource, object: Some(object), changed, .. } => {
+                let fields = changed.iter().flatten().map(|field| field.path.clone()).take(FIELDS).collect();
+                self.lately(&subject).wrote(resource.clone(), object.clone(), fields);
+            }
+            LoopEvent::Released { is_late: true, waited, .. } => {
+                self.note(Kind::Late, subject, fact.at).millis = Some(crate::tally::millis(*waited));
+            }
+            LoopEvent::Finding { finding, .. } => self.found(subject, fact.at, finding),
+            _ => {}
+        }
+    }
+
+    fn lately(&mut self, subject: &Subject) -> &mut Lately {
+        self.keys.get_or_insert_mut_ref(subject, Lately::default)
+    }
+
+    fn ended(&mut self, subject: Subject, at: Timestamp, result: &ReconcileResult) {
+        let lately = self.lately(&subject);
+        let (ReconcileResult::Failed { error } | ReconcileResult::FailedForGood { error }) = result else {
+            lately.failures = 0;
+            if let Some(failing) = self.found.get_mut(&(Kind::Failing, subject.0, subject.1)) {
+                failing.is_over = true;
+            }
+            return;
+        };
+        lately.failures = lately.failures.saturating_add(1);
+        let (failures, is_final) = (lately.failures, matches!(result, ReconcileResult::FailedForGood { .. }));
+        if failures >= FAILURES || is_final {
+            let finding = self.note(Kind::Failing, subject, at);
+            finding.times = failures.into();
+            finding.error = Some(error.clone());
+        }
+    }
+
+    fn found(&mut self, subject: Subject, at: Timestamp, found: &Found) {
+        let (kind, resource, object, times) = match found {
+            Found::SelfTriggered { times, resource, object } => (Kind::Loop, resource, object, Some(*times)),
+            Found::UnchangedWrite { resource, object } => (Kind::Unchanged, resource, object, None),
+            _ => return,
+        };
+        let lately = self.lately(&subject);
+        let (writer, fields) = (lately.writer.clone(), lately.fields(resource, object));
+        let finding = self.note(kind, subject, at);
+        (finding.resource, finding.object) = (Some(resource.clone()), Some(object.clone()));
+        finding.writer = writer.or(finding.writer.take());
+        if !fields.is_empty() {
+            finding.fields = fields;
+        }
+        if let Some(times) = times {
+            finding.times = times.into();
+        }
+    }
+
+    fn note(&mut self, kind: Kind, (controller, key): Subject, at: Timestamp) -> &mut Finding {
+        let at = at.as_millisecond();
+        let finding = self.found.get_or_insert_mut((kind, controller.clone(), key.clone()), || Finding {
+            controller: Some(controller),
+            key: Some(key),
+            ..Finding::new(kind, at)
+        });
+        finding.times = finding.times.saturating_add(1);
+        finding.last = at;
+        finding.is_over = false;
+        finding
+    }
+
+    /// All that was found, what goes on and the worst first.
+    pub(crate) fn all(&self, now: Timestamp, tally: &Tally) -> Vec<Finding> {
+        let mut all: Vec<Finding> = self.found.iter().map(|(_, finding)| finding.at(now)).collect();
+        all.extend(tally.caches().filter_map(|(name, cache)| {
+            let object = name.namespace.as_ref().map(|namespace| ObjectKey::from(&**namespace));
+            Some(Finding { resource: Some(name.resource.clone()), object, ..lag(cache, now)? })
+        }));
+        all.sort_by_key(|finding| (finding.is_over, finding.kind, std::cmp::Reverse(finding.last)));
+        all
+    }
+}
+
+/// Whether a cache is behind, or cannot follow.
+fn lag(cache: &Cache, now: Timestamp) -> Option<Finding> {
+    let at = now.as_millisecond();
+    let waits = cache.waits(now);
+    let (error, since) = match &cache.state {
+        Some((at, ReflectorState::Failed { error, .. } | ReflectorState::Panicked { error })) => {
+            (Some(error.clone()), *at)
+        }
+        _ if waits >= LAG => (None, now),
+        _ => return None,
+    };
+    let millis = crate::tally::millis(waits.max(between(since, now)));
+    Some(Finding { error, millis: Some(millis), times: cache.failures.max(1), ..Finding::new(Kind::Lag, at) })
+}
+
+impl Finding {
+    fn new(kind: Kind, at: i64) -> Finding {
+        Finding {
+            kind,
+            controller: None,
+            key: None,
+            resource: None,
+            object: None,
+            fields: Vec::new(),
+            writer: None,
+            times: 0,
+            first: at,
+            last: at,
+            error: None,
+            millis: None,
+            rate: None,
+            is_over: false,
+        }
+    }
+
+    fn at(&self, now: Timestamp) -> Finding {
+        let since = now.as_millisecond().saturating_sub(self.last);
+        let over = if self.kind == Kind::Hot { WINDOW } else { OVER };
+        // A key that fails waits longer and longer between two tries.
+        let is_quiet = u128::try_from(since).is_ok_and(|since| since > over.as_millis());
+        let is_over = self.is_over || (is_quiet && self.kind != Kind::Failing);
+        Finding { is_over, ..self.clone() }
+    }
+}
+
+impl Lately {
+    /// Notes a start. Says how often a second, if that is too often.
+    fn start(&mut self, at: Timestamp) -> Option<f64> {
+        if self.starts.len() == HOT {
+            self.starts.pop_front();
+        }
+        self.starts.push_back(at);
+        let first = self.starts.front().filter(|_| self.starts.len() == HOT)?;
+        let time = between(*first, at);
+        (time <= WINDOW).then(|| HOT as f64 / time.as_secs_f64().max(0.001))
+    }
+
+    fn wrote(&mut self, resource: Name, object: ObjectKey, fields: Vec<String>) {
+        self.wrote.retain(|(other, key, _)| (other, key) != (&resource, &object));
+        if self.wrote.len() == FIELDS {
+            self.wrote.pop_front();
+        }
+        self.wrote.push_back((resource, object, fields));
+    }
+
+    fn fields(&self, resource: &Name, object: &ObjectKey) -> Vec<String> {
+        let found = self.wrote.iter().find(|(other, key, _)| (other, key) == (resource, object));
+        found.map(|(_, _, fields)| fields.clone()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint::facts::{CacheName, FieldChange, WriteResult};
+    use setpoint::{Cause, Reason, Reasons};
+    use setpoint_env::Later;
+
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::UNIX_EPOCH.later(Duration::from_millis(ms))
+    }
+
+    struct Heard(Findings, Tally);
+
+    impl Heard {
+        fn new() -> Heard {
+            Heard(Findings::new(Duration::from_secs(1)), Tally::default())
+        }
+
+        fn hear(&mut self, ms: u64, event: LoopEvent) {
+            let fact = Fact { number: ms, at: at(ms), event };
+            self.0.hear(&fact);
+            self.1.hear(&fact);
+        }
+
+        fn start(&mut self, ms: u64, reason: Reason) {
+            let (controller, key) = ("stamp".into(), "default/web".into());
+            let started =
+                LoopEvent::ReconcileStarted { controller, key, id: ms, reasons: reason.into(), retries: 0 };
+            self.hear(ms, started);
+        }
+
+        fn end(&mut self, ms: u64, result: ReconcileResult, took: u64) {
+            let (controller, key) = ("stamp".into(), "default/web".into());
+            let took = Duration::from_millis(took);
+            self.hear(ms, LoopEvent::ReconcileEnded { controller, key, id: ms, result, took });
+        }
+
+        fn kinds(&self, ms: u64) -> Vec<(Kind, bool)> {
+            self.0.all(at(ms), &self.1).iter().map(|found| (found.kind, found.is_over)).collect()
+        }
+    }
+
+    #[test]
+    fn a_loop_is_named_with_its_field_and_its_writer() {
+        let mut heard = Heard::new();
+        let own = Reason {
+            resource: Some("configmaps".into()),
+            object: Some("default/web".into()),
+            manager: Some("stamp-manager".into()),
+            is_own_write: true,
+            ..Reason::new(Cause::Updated)
+        };
+        heard.start(1, own);
+        let changed = FieldChange { path: "data.last".into(), before: None, after: Some("1".into()) };
+        heard.hear(
+            2,
+            LoopEvent::Write {
+                controller: "stamp".into(),
+                key: "default/web".into(),
+                id: 1,
+                method: "PATCH".into(),
+                resource: "configmaps".into(),
+                subresource: None,
+                object: Some("default/web".into()),
+                result: WriteResult::Gone,
+                before: None,
+                changed: Some(vec![changed]),
+            },
+        );
+        let (resource, object) = ("configmaps".into(), "default/web".into());
+        let finding = Found::SelfTriggered { times: 5, resource, object };
+        heard.hear(3, LoopEvent::Finding { controller: "stamp".into(), key: "default/web".into(), finding });
+        let all = heard.0.all(at(4), &heard.1);
+        assert_eq!((all[0].kind, all[0].times, all[0].is_over), (Kind::Loop, 5, false));
+        assert_eq!(all[0].fields, ["data.last"]);
+        assert_eq!(all[0].writer, Some("stamp-manager".into()));
+        assert_eq!(heard.kinds(60_000), [(Kind::Loop, true)]);
+    }
+
+    #[test]
+    fn a_key_that_fails_is_found_at_its_third_failure_and_is_over_when_it_works() {
+        let mut heard = Heard::new();
+        let failed = || ReconcileResult::Failed { error: "no such node".into() };
+        heard.end(1, failed(), 1);
+        heard.end(2, failed(), 1);
+        assert_eq!(heard.kinds(3), []);
+        heard.end(3, failed(), 1);
+        assert_eq!(heard.kinds(4), [(Kind::Failing, false)]);
+        assert_eq!(heard.0.all(at(4), &heard.1)[0].error.as_deref(), Some("no such node"));
+        assert_eq!(heard.kinds(600_000), [(Kind::Failing, false)], "it waits for its next try");
+        heard.end(5, ReconcileResult::Done, 1);
+        assert_eq!(heard.kinds(6), [(Kind::Failing, true)]);
+    }
+
+    #[test]
+    fn a_hot_key_is_one_that_is_reconciled_twenty_times_in_ten_seconds() {
+        let mut heard = Heard::new();
+        (0..30).for_each(|n| heard.start(n * 1000, Reason::new(Cause::Resync)));
+        assert_eq!(heard.kinds(30_000), []);
+        (0..20).for_each(|n| heard.start(30_000 + n * 100, Reason::new(Cause::Resync)));
+        assert_eq!(heard.kinds(32_000), [(Kind::Hot, false)]);
+        assert_eq!(heard.kinds(60_000), [(Kind::Hot, true)]);
+    }
+
+    #[test]
+    fn slow_reconciles_and_caches_that_cannot_follow_are_found() {
+        let mut heard = Heard::new();
+        heard.end(2000, ReconcileResult::Done, 1500);
+        let cache = CacheName { resource: "pods".into(), namespace: None };
+        let (error, pause) = ("forbidden".to_owned(), Duration::from_secs(1));
+        let state = ReflectorState::Failed { error, pause, lists_next: true };
+        heard.hear(3000, LoopEvent::Reflector { cache: cache.clone(), state });
+        assert_eq!(heard.kinds(3001), [(Kind::Lag, false), (Kind::Slow, false)]);
+        heard.hear(4000, LoopEvent::Reflector { cache, state: ReflectorState::Watching { from: None } });
+        assert_eq!(heard.kinds(4001), [(Kind::Slow, false)]);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut heard = Heard::new();
+        for n in 0..3 * KEYS.get() {
+            let key = ObjectKey::from(n.to_string().as_str());
+            let result = ReconcileResult::FailedForGood { error: "x".into() };
+            let took = Duration::ZERO;
+            heard.hear(1, LoopEvent::ReconcileEnded { controller: "a".into(), key, id: 1, result, took });
+        }
+        assert_eq!((heard.0.keys.len(), heard.0.found.len()), (KEYS.get(), FINDINGS.get()));
+        let _ = Reasons::default();
+    }
+}

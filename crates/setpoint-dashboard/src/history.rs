@@ -1,0 +1,201 @@
+//! The last facts, for pages that open later, come back, or are slow.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use setpoint::Fact;
+use setpoint::facts::LoopEvent;
+
+use crate::subject::{self, Filter};
+
+/// The last facts, up to a bound in number and in bytes. They are shared with whoever else keeps them.
+#[derive(Debug)]
+pub(crate) struct History {
+    facts: VecDeque<(Arc<Fact>, usize)>,
+    bytes: usize,
+    /// The number of the next one here: unlike those of the facts themselves, these have no holes.
+    end: u64,
+    most: usize,
+    most_bytes: usize,
+}
+
+/// Some of the facts after a number, and up to where they were looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Sample {
+    pub(crate) facts: Vec<Arc<Fact>>,
+    /// The number to go on from.
+    pub(crate) next: u64,
+    /// How many were wanted and are not among them: too old, or too many.
+    pub(crate) left_out: u64,
+}
+
+impl History {
+    pub(crate) const MOST: usize = 20_000;
+    pub(crate) const MOST_BYTES: usize = 8 << 20;
+
+    pub(crate) fn new(most: usize, most_bytes: usize) -> History {
+        History { facts: VecDeque::new(), bytes: 0, end: 0, most, most_bytes }
+    }
+
+    pub(crate) fn push(&mut self, fact: Arc<Fact>) {
+        let size = fact.size();
+        self.facts.push_back((fact, size));
+        self.end = self.end.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(size);
+        while self.facts.len() > 1 && (self.facts.len() > self.most || self.bytes > self.most_bytes) {
+            let size = self.facts.pop_front().map_or(0, |(_, size)| size);
+            self.bytes = self.bytes.saturating_sub(size);
+        }
+    }
+
+    /// The number that the next fact gets.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The first number that is kept.
+    pub(crate) fn start(&self) -> u64 {
+        self.end.saturating_sub(self.facts.len() as u64)
+    }
+
+    /// The facts from number `from` on that are wanted, at most `most`. If there are more, whole keys are left out, so that
+    /// what is told of a key is complete; facts that are about no key, and what went wrong, go first.
+    pub(crate) fn sample(&self, from: u64, filter: &Filter, most: usize) -> Sample {
+        let start = self.start();
+        let skip = usize::try_from(from.saturating_sub(start)).unwrap_or(usize::MAX);
+        let wanted: Vec<&Arc<Fact>> =
+            self.facts.iter().skip(skip).map(|(fact, _)| fact).filter(|fact| filter.takes(fact)).collect();
+        let lost = if filter.is_open() { start.saturating_sub(from) } else { 0 };
+        let facts = choose(&wanted, most);
+        let left_out = lost.saturating_add((wanted.len() - facts.len()) as u64);
+        Sample { facts, next: self.end, left_out }
+    }
+}
+
+fn choose(wanted: &[&Arc<Fact>], most: usize) -> Vec<Arc<Fact>> {
+    if wanted.len() <= most {
+        return wanted.iter().map(|fact| Arc::clone(fact)).collect();
+    }
+    // Chances halve until what is left fits; the same key is in or out in every sample of the same chance.
+    let weighty = wanted.iter().filter(|fact| is_weighty(fact)).count();
+    let hashes: Vec<u64> = wanted.iter().map(|fact| hash_of(fact)).collect();
+    for shift in 1..64 {
+        let is_in = |hash: u64| hash.trailing_zeros() >= shift;
+        let plain = wanted.iter().zip(&hashes).filter(|(fact, hash)| !is_weighty(fact) && is_in(**hash));
+        if weighty + plain.count() <= most {
+            let kept = wanted.iter().zip(&hashes).filter(|(fact, hash)| is_weighty(fact) || is_in(**hash));
+            return kept.map(|(fact, _)| Arc::clone(fact)).collect();
+        }
+    }
+    // So much went wrong that not even that fits: the newest.
+    let newest = wanted.iter().rev().filter(|fact| is_weighty(fact)).take(most);
+    let mut newest: Vec<_> = newest.map(|fact| Arc::clone(fact)).collect();
+    newest.reverse();
+    newest
+}
+
+/// Whether a fact is shown before others.
+fn is_weighty(fact: &Fact) -> bool {
+    matches!(
+        fact.event,
+        LoopEvent::Reflector { .. }
+            | LoopEvent::Finding { .. }
+            | LoopEvent::Work { .. }
+            | LoopEvent::Leadership { .. }
+            | LoopEvent::QueueShutDown { .. }
+            | LoopEvent::Missed { .. }
+    )
+}
+
+/// Of the key that a fact is about; of facts about none, of its number.
+fn hash_of(fact: &Fact) -> u64 {
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    match subject::of(&fact.event) {
+        Some((queue, key)) => hasher.hash_one((&**queue, key)),
+        None => hasher.hash_one(fact.number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+    use setpoint::Reasons;
+
+    use super::*;
+
+    fn started(number: u64, key: &str) -> Arc<Fact> {
+        let event = LoopEvent::ReconcileStarted {
+            controller: "web".into(),
+            key: key.into(),
+            id: number,
+            reasons: Reasons::default(),
+            retries: 0,
+        };
+        Arc::new(Fact { number, at: Timestamp::UNIX_EPOCH, event })
+    }
+
+    fn failed(number: u64) -> Arc<Fact> {
+        let event = LoopEvent::QueueShutDown { queue: "web".into() };
+        Arc::new(Fact { number, at: Timestamp::UNIX_EPOCH, event })
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_what_is_lost_is_counted() {
+        let mut history = History::new(10, usize::MAX);
+        (0..25).for_each(|n| history.push(started(n, "a")));
+        assert_eq!((history.start(), history.end()), (15, 25));
+        let sample = history.sample(3, &Filter::default(), 100);
+        assert_eq!((sample.facts.len(), sample.next, sample.left_out), (10, 25, 12));
+        assert_eq!(history.sample(25, &Filter::default(), 100).facts.len(), 0);
+        assert_eq!(
+            history.sample(u64::MAX, &Filter::default(), 100).facts.len(),
+            0,
+            "a number of another run"
+        );
+        let mut bytes = History::new(usize::MAX, 3 * started(0, "a").size());
+        (0..25).for_each(|n| bytes.push(started(n, "a")));
+        assert_eq!(bytes.start(), 22);
+    }
+
+    #[test]
+    fn a_sample_has_all_or_nothing_of_a_key_and_all_that_is_weighty() {
+        let mut history = History::new(usize::MAX, usize::MAX);
+        for n in 0..3000_u64 {
+            history.push(started(n, &format!("default/key-{}", n % 100)));
+        }
+        (3000..3010).for_each(|n| history.push(failed(n)));
+        let sample = history.sample(0, &Filter::default(), 200);
+        assert!(sample.facts.len() <= 200, "{}", sample.facts.len());
+        assert_eq!(sample.facts.len() as u64 + sample.left_out, 3010);
+        let mut by_key = std::collections::BTreeMap::new();
+        for fact in &sample.facts {
+            if let Some((_, key)) = subject::of(&fact.event) {
+                *by_key.entry(key.to_string()).or_insert(0) += 1;
+            }
+        }
+        assert!(!by_key.is_empty() && by_key.values().all(|count| *count == 30), "{by_key:?}");
+        assert_eq!(sample.facts.iter().filter(|fact| is_weighty(fact)).count(), 10);
+        assert!(sample.facts.is_sorted_by_key(|fact| fact.number));
+    }
+
+    #[test]
+    fn even_weighty_facts_are_bounded() {
+        let mut history = History::new(usize::MAX, usize::MAX);
+        (0..500).for_each(|n| history.push(failed(n)));
+        let sample = history.sample(0, &Filter::default(), 50);
+        assert_eq!((sample.facts.len(), sample.left_out), (50, 450));
+        assert_eq!(sample.facts[0].number, 450, "the newest");
+    }
+
+    #[test]
+    fn a_filter_takes_a_key_by_controller_namespace_and_part_of_its_name() {
+        let fact = started(1, "default/web-1");
+        let check = |controller: &str, namespace: &str, key: &str| {
+            let (controller, namespace, key) = (controller.into(), namespace.into(), key.into());
+            Filter { controller, key, namespace }.takes(&fact)
+        };
+        assert!(check("", "", "") && check("web", "default", "web") && check("", "", "default/web-1"));
+        assert!(!check("other", "", "") && !check("", "kube-system", "") && !check("", "", "db"));
+    }
+}

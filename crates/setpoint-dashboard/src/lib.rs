@@ -1,0 +1,56 @@
+//! A live page of the loop: what each stage does now, the life of each key, objects and who wrote them, and what is wrong.
+//!
+//! It reads the stream of facts of a [`Manager`](setpoint::Manager), which tells everything anyway to those who listen, and
+//! serves one page to a browser. It writes nothing to the cluster.
+//!
+//! ```no_run
+//! # use k8s_openapi::api::core::v1::ConfigMap;
+//! # use setpoint::{Action, ClientConfig, Context, Controller, ObjectKey, ReconcileError};
+//! use setpoint::Manager;
+//! use setpoint_dashboard::{DashboardConfig, ManagerExt};
+//!
+//! # async fn reconcile(_: ObjectKey, _: Context) -> Result<Action, ReconcileError> { Ok(Action::done()) }
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = ClientConfig::new().connect().await?;
+//! Manager::new(client)
+//!     .controller(Controller::<ConfigMap>::new("maps", reconcile))
+//!     .dashboard(DashboardConfig::default()) // http://127.0.0.1:6480
+//!     .stop_on_signals()
+//!     .run()
+//!     .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! On an address that others can reach, it wants a certificate ([`DashboardConfig::certificates`]), and a bearer token of
+//! whoever asks: the API server says who that is (TokenReview), and whether they may `get` the non-resource URL
+//! `/dashboard` (SubjectAccessReview).
+
+// Operators of times panic when they overflow; clippy.toml says which types are meant.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
+mod answer;
+mod app;
+mod assets;
+mod config;
+mod contents;
+mod dashboard;
+mod feed;
+mod findings;
+mod guard;
+mod history;
+mod manager;
+mod objects;
+mod play;
+mod query;
+mod recorder;
+mod review;
+mod routes;
+mod server;
+mod subject;
+mod tally;
+
+pub use config::DashboardConfig;
+pub use dashboard::{Dashboard, DashboardError, Listening};
+pub use manager::ManagerExt;
+pub use play::{Act, Button, Scene, Stage};

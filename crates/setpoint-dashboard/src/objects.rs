@@ -1,0 +1,266 @@
+//! Objects of the cluster: which there are, who owns whom, how one of them lives.
+//!
+//! The metadata of the kinds that are shown are cached, by informers of the page's own, from when somebody first looks at
+//! objects until nobody has for a while. Whole objects are read one by one.
+
+mod life;
+mod state;
+mod tree;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Event;
+use kube::Client;
+use kube::api::{Api, ListParams};
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::discovery::{Discovery, Scope, verbs};
+use lru::LruCache;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use setpoint::{Facts, ObjectKey, SharedInformer, SharedInformerFactory};
+use setpoint_env::Env;
+use tokio::time::{Instant, timeout};
+
+use self::life::Life;
+use crate::contents::Contents;
+use crate::guard::{Guard, Refused};
+use crate::review::Who;
+
+/// How long the first lists may take before what is there is shown.
+const SYNC_TIME: Duration = Duration::from_secs(5);
+/// How long the API server may take to answer.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// When nobody has looked for so long, the caches are given up.
+const IDLE: Duration = Duration::from_secs(300);
+/// How many kinds are cached at most.
+const MOST_KINDS: usize = 200;
+/// Of how many objects the state is remembered.
+const STATES: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
+const MOST_EVENTS: u32 = 100;
+/// What is not shown as objects: they come and go by themselves, and own nothing.
+const LEFT_OUT: [&str; 3] = ["events", "events.events.k8s.io", "leases.coordination.k8s.io"];
+
+type Meta = PartialObjectMeta<DynamicObject>;
+
+pub(crate) struct Objects {
+    client: Client,
+    env: Env,
+    /// Of the process that is shown: what it caches is what it may read.
+    facts: Facts,
+    all_kinds: bool,
+    shown: tokio::sync::Mutex<Option<Arc<Shown>>>,
+    used: Mutex<Instant>,
+    states: Mutex<LruCache<(String, ObjectKey), (String, String)>>,
+}
+
+/// What is cached while somebody looks.
+struct Shown {
+    factory: SharedInformerFactory,
+    contents: Contents,
+    kinds: Vec<Kind>,
+}
+
+struct Kind {
+    /// Like `deployments.apps`.
+    name: String,
+    resource: ApiResource,
+    is_namespaced: bool,
+    cache: SharedInformer<Meta>,
+}
+
+fn refused(code: StatusCode, why: impl std::fmt::Display) -> Refused {
+    Refused(code, why.to_string())
+}
+
+fn no_such_kind(resource: &str) -> Refused {
+    refused(StatusCode::NOT_FOUND, format!("objects of {resource:?} are not shown"))
+}
+
+fn gone() -> Refused {
+    refused(StatusCode::NOT_FOUND, "there is no such object, or not any more")
+}
+
+impl Objects {
+    pub(crate) fn new(client: Client, env: Env, facts: Facts, all_kinds: bool) -> Objects {
+        Objects {
+            client,
+            facts,
+            all_kinds,
+            shown: tokio::sync::Mutex::default(),
+            used: Mutex::new(env.instant()),
+            states: Mutex::new(LruCache::new(STATES)),
+            env,
+        }
+    }
+
+    /// Gives the caches up when nobody has looked for a while, for ever.
+    pub(crate) async fn stop_when_idle(&self) {
+        loop {
+            tokio::time::sleep(IDLE / 10).await;
+            let idle = self.env.instant().saturating_duration_since(*self.used.lock());
+            if idle < IDLE {
+                continue;
+            }
+            let shown = self.shown.lock().await.take();
+            if let Some(shown) = shown {
+                shown.factory.shutdown().await;
+            }
+        }
+    }
+
+    /// The caches, which begin now if nobody has looked before.
+    async fn shown(&self) -> Result<Arc<Shown>, Refused> {
+        *self.used.lock() = self.env.instant();
+        let mut shown = self.shown.lock().await;
+        if let Some(shown) = &*shown {
+            return Ok(shown.clone());
+        }
+        let made = Arc::new(self.begin().await?);
+        *shown = Some(made.clone());
+        Ok(made)
+    }
+
+    async fn begin(&self) -> Result<Shown, Refused> {
+        let failed = |why: String| {
+            refused(StatusCode::BAD_GATEWAY, format!("the API server does not say which kinds it has: {why}"))
+        };
+        let discovery = timeout(ANSWER_TIME, Discovery::new(self.client.clone()).run()).await;
+        let discovery = discovery.map_err(|_| failed(format!("no answer within {ANSWER_TIME:?}")))?;
+        let discovery = discovery.map_err(|error| failed(error.to_string()))?;
+        let cached: Vec<String> =
+            self.facts.state(0).caches.iter().map(|cache| cache.resource.to_string()).collect();
+        let factory = SharedInformerFactory::new(self.client.clone()).env(self.env.clone());
+        let found = discovery.groups().flat_map(|group| group.recommended_resources());
+        let kinds = found.filter_map(|(resource, can)| {
+            let name = name_of(&resource);
+            let is_wanted = self.all_kinds || cached.contains(&name);
+            let can_watch = can.supports_operation(verbs::LIST) && can.supports_operation(verbs::WATCH);
+            if !is_wanted || !can_watch || LEFT_OUT.contains(&name.as_str()) {
+                return None;
+            }
+            let cache = factory.dynamic_metadata(&resource);
+            // Nothing has these names yet: the informer is new.
+            let _new = cache.add_index(tree::OWNER, tree::owners);
+            Some(Kind { name, is_namespaced: can.scope == Scope::Namespaced, resource, cache })
+        });
+        let mut kinds: Vec<Kind> = kinds.take(MOST_KINDS).collect();
+        kinds.sort_by(|a, b| a.name.cmp(&b.name));
+        factory.start();
+        // What may not be listed stays empty, and the kinds say so.
+        let _late = factory.wait_for_cache_sync(SYNC_TIME).await;
+        let contents = Contents::new(factory.facts().clone(), self.env.clone());
+        Ok(Shown { factory, contents, kinds })
+    }
+
+    /// The kinds that are shown, with how many objects each has.
+    pub(crate) async fn kinds(&self) -> Result<Value, Refused> {
+        let shown = self.shown().await?;
+        let kind = |kind: &Kind| {
+            json!({
+                "resource": kind.name,
+                "kind": kind.resource.kind,
+                "apiVersion": kind.resource.api_version,
+                "isNamespaced": kind.is_namespaced,
+                "objects": kind.cache.lister().len(),
+                "hasSynced": kind.cache.has_synced(),
+                "trouble": kind.cache.trouble().first(),
+            })
+        };
+        Ok(json!({"kinds": shown.kinds.iter().map(kind).collect::<Vec<_>>()}))
+    }
+
+    /// Some rows of the objects of a kind.
+    pub(crate) async fn window(
+        &self,
+        resource: &str,
+        search: &str,
+        rows: (usize, usize),
+    ) -> Result<Value, Refused> {
+        let shown = self.shown().await?;
+        let caches = shown.factory.facts().state(0).caches;
+        let id = caches.iter().find(|cache| *cache.resource == *resource).map(|cache| cache.id);
+        let window = id.and_then(|id| shown.contents.window(id, search, rows));
+        window.ok_or_else(|| no_such_kind(resource))
+    }
+
+    /// An object with its owners and all that it owns, each with its state.
+    pub(crate) async fn tree(
+        &self,
+        resource: &str,
+        key: &ObjectKey,
+        guard: &Guard,
+        who: Option<&Who>,
+    ) -> Result<Value, Refused> {
+        let shown = self.shown().await?;
+        let mut nodes = tree::around(&shown.kinds, resource, key)?;
+        let mut allowed = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let (plural, group) = node.resource.split_once('.').unwrap_or((&node.resource, ""));
+            if guard.may(who, "get", group, plural, node.key.namespace()).await.is_ok() {
+                allowed.push(node);
+            }
+        }
+        nodes = allowed;
+        self.add_states(&shown, &mut nodes).await;
+        Ok(json!({"nodes": nodes}))
+    }
+
+    /// The life of one object from now on.
+    pub(crate) async fn life(&self, resource: &str, key: &ObjectKey) -> Result<Life, Refused> {
+        let shown = self.shown().await?;
+        let kind = shown.kind(resource)?;
+        Ok(Life::begin(self.client.clone(), self.env.clone(), &kind.resource, key))
+    }
+
+    /// The events about an object.
+    pub(crate) async fn events(&self, namespace: Option<&str>, uid: &str) -> Result<Value, Refused> {
+        // A uid goes into a selector: anything else would be another question.
+        if uid.is_empty() || !uid.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
+            return Err(refused(StatusCode::BAD_REQUEST, "name the uid of an object"));
+        }
+        let api: Api<Event> = match namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        let params = ListParams::default().fields(&format!("involvedObject.uid={uid}")).limit(MOST_EVENTS);
+        let failed = |why: String| {
+            refused(StatusCode::BAD_GATEWAY, format!("the API server does not list events: {why}"))
+        };
+        let list = timeout(ANSWER_TIME, api.list(&params)).await;
+        let list = list.map_err(|_| failed(format!("no answer within {ANSWER_TIME:?}")))?;
+        let list = list.map_err(|error| failed(error.to_string()))?;
+        Ok(json!({"events": list.items.iter().map(told).collect::<Vec<_>>()}))
+    }
+}
+
+fn told(event: &Event) -> Value {
+    let last = event.last_timestamp.as_ref().map(|time| time.0.as_millisecond());
+    let last = last.or_else(|| event.event_time.as_ref().map(|time| time.0.as_millisecond()));
+    let count = event.series.as_ref().and_then(|series| series.count).or(event.count);
+    json!({
+        "type": event.type_,
+        "reason": event.reason,
+        "message": event.message,
+        "count": count.unwrap_or(1),
+        "at": last,
+        "source": event.reporting_component.as_ref().filter(|name| !name.is_empty())
+            .or_else(|| event.source.as_ref().and_then(|source| source.component.as_ref())),
+    })
+}
+
+/// `pods`, `deployments.apps`.
+fn name_of(resource: &ApiResource) -> String {
+    match resource.group.as_str() {
+        "" => resource.plural.clone(),
+        group => format!("{}.{group}", resource.plural),
+    }
+}
+
+impl Shown {
+    fn kind(&self, resource: &str) -> Result<&Kind, Refused> {
+        self.kinds.iter().find(|kind| kind.name == resource).ok_or_else(|| no_such_kind(resource))
+    }
+}

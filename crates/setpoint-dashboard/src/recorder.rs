@@ -1,0 +1,120 @@
+//! Listens to the facts for all pages at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use setpoint::facts::Subscription;
+use setpoint::{Fact, Facts};
+use setpoint_env::{Env, Task};
+use tokio::sync::watch;
+
+use crate::findings::Findings;
+use crate::history::{History, Sample};
+use crate::subject::Filter;
+use crate::tally::Tally;
+
+/// How many facts are taken under one lock.
+const AT_ONCE: usize = 256;
+
+/// What was heard so far. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Recorder {
+    recorded: Arc<Mutex<Recorded>>,
+    /// The number after the last fact, for those who wait.
+    end: watch::Sender<u64>,
+    /// Listens from the beginning, until the task takes over.
+    subscription: Arc<Mutex<Option<Subscription>>>,
+    /// Tells this process from the one before: numbers begin anew.
+    boot: Arc<str>,
+}
+
+struct Recorded {
+    history: History,
+    tally: Tally,
+    findings: Findings,
+}
+
+impl Recorder {
+    pub(crate) fn new(facts: &Facts, env: &Env, slow: Duration) -> Recorder {
+        let recorded = Recorded {
+            history: History::new(History::MOST, History::MOST_BYTES),
+            tally: Tally::default(),
+            findings: Findings::new(slow),
+        };
+        Recorder {
+            recorded: Arc::new(Mutex::new(recorded)),
+            end: watch::Sender::new(0),
+            subscription: Arc::new(Mutex::new(Some(facts.subscribe()))),
+            boot: format!("{:08x}", env.random() & 0xffff_ffff).into(),
+        }
+    }
+
+    /// Records as long as the task lives.
+    pub(crate) fn start(&self, env: &Env, facts: &Facts) -> Task<()> {
+        let subscription = self.subscription.lock().take().unwrap_or_else(|| facts.subscribe());
+        env.spawn(self.clone().record(subscription))
+    }
+
+    async fn record(self, mut facts: Subscription) {
+        while let Some(fact) = facts.next().await {
+            self.hear(fact, &mut facts);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Takes a fact, and those that are there already.
+    fn hear(&self, first: Arc<Fact>, facts: &mut Subscription) {
+        let mut recorded = self.recorded.lock();
+        let mut next = Some(first);
+        for _ in 0..AT_ONCE {
+            let Some(fact) = next.take().or_else(|| facts.try_next()) else { break };
+            recorded.tally.hear(&fact);
+            recorded.findings.hear(&fact);
+            recorded.history.push(fact);
+        }
+        let end = recorded.history.end();
+        drop(recorded);
+        self.end.send_replace(end);
+    }
+
+    pub(crate) fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    /// Changes with every fact.
+    pub(crate) fn news(&self) -> watch::Receiver<u64> {
+        self.end.subscribe()
+    }
+
+    /// Where a page begins that has seen nothing: with this many of the last facts.
+    pub(crate) fn beginning(&self, last: u64) -> u64 {
+        let history = &self.recorded.lock().history;
+        history.end().saturating_sub(last).max(history.start())
+    }
+
+    pub(crate) fn sample(&self, from: u64, filter: &Filter, most: usize) -> Sample {
+        self.recorded.lock().history.sample(from, filter, most)
+    }
+
+    /// What was counted.
+    pub(crate) fn numbers(&self, now: &Timestamp) -> Value {
+        let recorded = self.recorded.lock();
+        let findings = recorded.findings.all(*now, &recorded.tally);
+        let open = findings.iter().filter(|finding| !finding.is_over).count();
+        json!({
+            "totals": recorded.tally.totals(*now),
+            "findings": open,
+            "boot": &*self.boot,
+            "end": recorded.history.end(),
+        })
+    }
+
+    /// What was found, as JSON.
+    pub(crate) fn findings(&self, now: Timestamp) -> Value {
+        let recorded = self.recorded.lock();
+        json!({"now": now.as_millisecond(), "findings": recorded.findings.all(now, &recorded.tally)})
+    }
+}

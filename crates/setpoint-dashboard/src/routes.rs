@@ -1,0 +1,205 @@
+//! Which path answers what.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use serde_json::json;
+
+use crate::answer::{self, Answer};
+use crate::app::App;
+use crate::guard::Refused;
+use crate::play::Act;
+use crate::query::Query;
+use crate::review::Who;
+use crate::subject::Filter;
+use crate::{assets, feed};
+
+/// A token is a few kilobytes, what is played less.
+const MOST_BODY: usize = 64 << 10;
+const BODY_TIME: Duration = Duration::from_secs(10);
+/// How long something that is played may take.
+const ACT_TIME: Duration = Duration::from_secs(20);
+/// How many keys of each kind of a queue are shown.
+const KEYS: usize = 200;
+
+/// Answers a request, if it is let in.
+pub(crate) fn answer(app: Arc<App>, request: Request<Incoming>) -> BoxFuture<'static, Answer> {
+    Box::pin(async move {
+        match route(app, request).await {
+            Ok(answer) => answer,
+            Err(Refused(code, why)) => answer::refuse(code, &why),
+        }
+    })
+}
+
+async fn route(app: Arc<App>, request: Request<Incoming>) -> Result<Answer, Refused> {
+    app.guard.check_source(&request)?;
+    let (path, method) = (request.uri().path().to_owned(), request.method().clone());
+    let asset = assets::find(&path).filter(|_| method == Method::GET);
+    if let Some(asset) = asset.filter(|asset| asset.is_public) {
+        return Ok(answer::file(asset.kind, asset.content));
+    }
+    if (method.clone(), path.as_str()) == (Method::POST, "/login") {
+        return login(&app, request).await;
+    }
+    let who = match app.guard.admit(request.headers()).await {
+        // A browser that comes for the page is asked for a token.
+        Err(Refused(code @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _)) if path == "/" => {
+            return Ok(answer::html(code, assets::LOGIN));
+        }
+        admitted => admitted?,
+    };
+    if let Some(asset) = asset {
+        return Ok(answer::file(asset.kind, asset.content));
+    }
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    match (method, path.as_str()) {
+        (Method::GET, path) => read(&app, path, &query, who.as_ref(), &request).await,
+        (Method::POST, "/api/play") => play(&app, request).await,
+        _ => Err(refused(StatusCode::METHOD_NOT_ALLOWED, "the page is read with GET")),
+    }
+}
+
+fn refused(code: StatusCode, why: &str) -> Refused {
+    Refused(code, why.to_owned())
+}
+
+async fn read(
+    app: &Arc<App>,
+    path: &str,
+    query: &Query,
+    who: Option<&Who>,
+    request: &Request<Incoming>,
+) -> Result<Answer, Refused> {
+    let none = || refused(StatusCode::NOT_FOUND, "there is no such thing, or not any more");
+    let text = |value: serde_json::Value| Ok(answer::json(value.to_string()));
+    match path {
+        "/api/state" => Ok(answer::json(Bytes::copy_from_slice(app.state().as_bytes()))),
+        "/api/findings" => text(app.recorder.findings(app.env.now())),
+        "/api/stream" => {
+            let place = place(app)?;
+            let filter = Filter {
+                controller: query.text("controller").to_owned(),
+                key: query.text("key").to_owned(),
+                namespace: query.text("namespace").to_owned(),
+            };
+            Ok(answer::events(feed::stream(app.clone(), request.headers().clone(), filter, place)))
+        }
+        "/api/queue" => {
+            let state = app.facts.state(KEYS);
+            let queue = state.queues.into_iter().find(|queue| *queue.queue == *query.text("name"));
+            text(json!(queue.ok_or_else(none)?))
+        }
+        "/api/cache" => {
+            let id = query.number("id").ok_or_else(none)?;
+            let cache =
+                app.facts.state(0).caches.into_iter().find(|cache| cache.id == id).ok_or_else(none)?;
+            for scope in &cache.scopes {
+                may_list(app, who, &cache.resource, scope.namespace.as_deref()).await?;
+            }
+            text(app.contents.window(id, query.text("q"), query.rows()).ok_or_else(none)?)
+        }
+        "/api/kinds" => text(app.objects.kinds().await?),
+        "/api/objects" => {
+            may_list(app, who, query.text("resource"), None).await?;
+            text(app.objects.window(query.text("resource"), query.text("q"), query.rows()).await?)
+        }
+        "/api/tree" => {
+            let (resource, key) = (query.text("resource"), query.text("key"));
+            text(app.objects.tree(resource, &key.into(), &app.guard, who).await?)
+        }
+        "/api/life" => {
+            let (resource, key) = (query.text("resource"), query.text("key").into());
+            may_get(app, who, resource, &key).await?;
+            let life = app.objects.life(resource, &key).await?;
+            Ok(answer::events(life.stream(app.clone(), request.headers().clone(), place(app)?)))
+        }
+        "/api/events" => {
+            let namespace = Some(query.text("namespace")).filter(|namespace| !namespace.is_empty());
+            may_list(app, who, "events", namespace).await?;
+            text(app.objects.events(namespace, query.text("uid")).await?)
+        }
+        "/api/play" => match &app.stage {
+            Some(stage) => text(json!(stage.scene())),
+            None => Err(none()),
+        },
+        _ => Err(none()),
+    }
+}
+
+/// A place among those who are sent events as they come.
+fn place(app: &App) -> Result<tokio::sync::OwnedSemaphorePermit, Refused> {
+    let place = app.streams.clone().try_acquire_owned();
+    place.map_err(|_| refused(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open; close one"))
+}
+
+async fn may_list(
+    app: &App,
+    who: Option<&Who>,
+    resource: &str,
+    namespace: Option<&str>,
+) -> Result<(), Refused> {
+    let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+    app.guard.may(who, "list", group, plural, namespace).await
+}
+
+async fn may_get(
+    app: &App,
+    who: Option<&Who>,
+    resource: &str,
+    key: &setpoint::ObjectKey,
+) -> Result<(), Refused> {
+    let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+    app.guard.may(who, "get", group, plural, key.namespace()).await
+}
+
+/// Somebody shows a token in a form, and gets a cookie for it.
+async fn login(app: &App, request: Request<Incoming>) -> Result<Answer, Refused> {
+    let body = body(request).await?;
+    let fields = form_urlencoded::parse(&body);
+    let token = fields.into_iter().find(|(name, _)| name == "token").map(|(_, token)| token.into_owned());
+    match app.guard.begin(token.unwrap_or_default().trim()).await {
+        Ok(cookie) => {
+            let mut answer = answer::see_other("/");
+            let cookie = HeaderValue::from_str(&cookie);
+            let cookie = cookie.map_err(|_| refused(StatusCode::BAD_REQUEST, "no cookie can be made"))?;
+            answer.headers_mut().insert(header::SET_COOKIE, cookie);
+            Ok(answer)
+        }
+        Err(Refused(code @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _)) => {
+            Ok(answer::html(code, assets::LOGIN))
+        }
+        Err(refused) => Err(refused),
+    }
+}
+
+async fn play(app: &App, request: Request<Incoming>) -> Result<Answer, Refused> {
+    let Some(stage) = app.stage.clone() else {
+        return Err(refused(StatusCode::NOT_FOUND, "there is nothing to play with here"));
+    };
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if kind != Some("application/json") {
+        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send JSON"));
+    }
+    let act: Act = serde_json::from_slice(&body(request).await?)
+        .map_err(|error| Refused(StatusCode::BAD_REQUEST, format!("send an act: {error}")))?;
+    match tokio::time::timeout(ACT_TIME, stage.act(act)).await {
+        Ok(Ok(said)) => Ok(answer::json(json!({"said": said}).to_string())),
+        Ok(Err(why)) => Err(Refused(StatusCode::CONFLICT, why)),
+        Err(_) => Err(refused(StatusCode::GATEWAY_TIMEOUT, "it took too long")),
+    }
+}
+
+async fn body(request: Request<Incoming>) -> Result<Bytes, Refused> {
+    let body = Limited::new(request.into_body(), MOST_BODY).collect();
+    match tokio::time::timeout(BODY_TIME, body).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(_)) => Err(refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large, or was cut off")),
+        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+    }
+}

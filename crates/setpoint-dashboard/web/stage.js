@@ -1,0 +1,174 @@
+// What is in a stage.
+
+import { ask, h, put, table } from "./dom.js";
+import { VirtualList } from "./list.js";
+import { awaited, because, cacheName, count, nanos, phase, reflector, span } from "./words.js";
+
+const TITLES = {
+  server: "What was written", reflector: "Lists and watches", fifo: "Changes on their way into the caches", indexer: "What is cached",
+  informer: "Handlers", queue: "Keys in the queues", controller: "Workers and what they do",
+};
+/** How often what has to be asked for is asked for. */
+const EVERY = 500;
+
+/** @param {number | null} ms */
+const took = (ms) => h("span", { class: "nowrap" }, ms === null ? "–" : span(ms));
+
+export class Panel {
+  /** @param {import("./stream.js").Stream} stream */
+  constructor(stream) {
+    this.stream = stream;
+    this.stage = "";
+    this.title = h("h2", {});
+    this.tools = h("div", { class: "bar" });
+    this.tools.style.margin = "0";
+    this.body = h("div", {});
+    this.element = h("section", { class: "card", hidden: true, "aria-live": "off" }, h("div", { class: "panel-head" }, this.title, this.tools), this.body);
+  }
+
+  /** @param {string} stage @param {URLSearchParams} query */
+  open(stage, query) {
+    this.close();
+    this.stage = stage in TITLES ? stage : "";
+    this.element.hidden = !this.stage;
+    if (!this.stage) return;
+    this.title.textContent = /** @type {Record<string, string>} */ (TITLES)[stage];
+    put(this.tools);
+    put(this.body);
+    if (stage === "indexer") this.openCaches(query);
+    if (stage === "queue") this.openQueues(query);
+    if (this.stream.state) this.draw();
+  }
+
+  close() {
+    clearInterval(this.timer);
+    this.drawn = "";
+    this.stage = "";
+  }
+
+  draw() {
+    const make = /** @type {Record<string, () => Node>} */ ({ server: () => this.writes(), reflector: () => this.watches(), fifo: () => this.pending(), informer: () => this.handlers(), controller: () => this.workers() })[this.stage];
+    // A selection would be lost, and a click in the middle.
+    if (make && !this.body.contains(document.activeElement) && String(document.getSelection()) === "") this.keepScroll(make());
+  }
+
+  /** @param {Node} content */
+  keepScroll(content) {
+    const before = this.body.querySelector(".scroll");
+    const [x, y] = before ? [before.scrollLeft, before.scrollTop] : [0, 0];
+    put(this.body, content);
+    const after = this.body.querySelector(".scroll");
+    if (after) [after.scrollLeft, after.scrollTop] = [x, y];
+  }
+
+  writes() {
+    const rows = this.stream.state.totals.controllers.map((/** @type {any} */ it) => [it.controller, count(it.writes), count(it.unchanged), count(it.refused)]);
+    return table("Writes by controller", ["controller", "writes", "changed nothing", "refused"], rows, "No controller has written yet.");
+  }
+
+  watches() {
+    const told = new Map(this.stream.state.totals.caches.map((/** @type {any} */ it) => [cacheName(it), it]));
+    const rows = this.stream.state.caches.flatMap((/** @type {any} */ cache) => cache.scopes.map((/** @type {any} */ scope) => {
+      const name = cacheName({ resource: cache.resource, namespace: scope.namespace });
+      const heard = told.get(name);
+      const state = scope.trouble ? h("span", { class: "bad" }, `⚠ ${scope.trouble}`) : cache.hasSynced ? "watches" : reflector(heard?.state);
+      return [name, state, scope.version ?? "–", count(heard?.received ?? 0), count(heard?.lists ?? 0), count(heard?.failures ?? 0), heard?.since ? `${span(this.stream.now() - heard.since)} ago` : "–"];
+    }));
+    return table("Lists and watches", ["resource", "now", "at version", "changes", "lists", "failures", "last turn"], rows, "There is no cache.");
+  }
+
+  pending() {
+    const told = new Map(this.stream.state.totals.caches.map((/** @type {any} */ it) => [cacheName(it), it]));
+    const rows = this.stream.state.caches.flatMap((/** @type {any} */ cache) => cache.scopes.map((/** @type {any} */ scope) => {
+      const name = cacheName({ resource: cache.resource, namespace: scope.namespace });
+      return [name, count(scope.pending), span(told.get(name)?.lagMs ?? 0), scope.version ?? "–"];
+    }));
+    return table("Pending changes", ["resource", "pending", "from watch to cache", "cache at version"], rows, "There is no cache.");
+  }
+
+  handlers() {
+    const rows = this.stream.state.caches.flatMap((/** @type {any} */ cache) => cache.handlers.map((/** @type {any} */ it) => [cache.resource, it.handler, count(it.backlog)]));
+    return table("Handlers", ["resource", "handler", "changes not told yet"], rows, "Nobody is told.");
+  }
+
+  workers() {
+    const all = this.stream.state.totals.controllers;
+    const workers = new Map(this.stream.state.controllers.map((/** @type {any} */ it) => [it.controller, it.workers]));
+    const rows = all.map((/** @type {any} */ it) => {
+      const running = it.running.map((/** @type {any} */ run) => h("div", {}, h("a", { href: `#/keys?controller=${encodeURIComponent(it.controller)}&key=${encodeURIComponent(run.key)}` }, run.key), ` for ${span(this.stream.now() - run.since)}, because: ${run.reasons}`));
+      return [it.controller, it.work ?? "–", `${it.running.length}${workers.has(it.controller) ? ` of ${workers.get(it.controller)}` : ""}`, count(it.reconciles), count(it.failed), took(it.p50Ms), took(it.p99Ms), running.length ? running : h("span", { class: "quiet" }, "nothing")];
+    });
+    return table("Workers", ["controller", "state", "busy", "reconciles", "failed", "p50", "p99", "does now"], rows, "No controller has begun to work.");
+  }
+
+  /** @param {URLSearchParams} query */
+  openCaches(query) {
+    const caches = this.stream.state?.caches ?? [];
+    if (caches.length === 0) {
+      put(this.body, h("p", { class: "empty" }, "There is no cache."));
+      return;
+    }
+    let id = Number(query.get("cache")) || caches[0].id;
+    const search = h("input", { type: "search", placeholder: "part of a name", "aria-label": "Search in the cache", oninput: () => list.refresh() });
+    const choose = h("select", { "aria-label": "Cache", onchange: () => { id = Number(choose.value); list.refresh(); } },
+      caches.map((/** @type {any} */ cache) => h("option", { value: cache.id, selected: cache.id === id }, `${cache.resource} (${count(cache.objects)})`)));
+    const found = h("span", { class: "quiet", role: "status" });
+    const list = VirtualList.make({
+      label: "Cached objects",
+      fetch: async (offset, limit) => {
+        const query = new URLSearchParams({ id: String(id), q: search.value, offset: String(offset), limit: String(limit) });
+        const window = await ask(`/api/cache?${query}`);
+        found.textContent = `${count(window.matches)} of ${count(window.total)}`;
+        return window;
+      },
+      draw: (row) => [h("span", {}, row.key), h("span", { class: "quiet" }, row.version ? `version ${row.version}` : "gone")],
+      open: (row) => {
+        const cache = this.stream.state.caches.find((/** @type {any} */ it) => it.id === id);
+        location.hash = `#/objects?resource=${encodeURIComponent(cache.resource)}&key=${encodeURIComponent(row.key)}`;
+      },
+    });
+    put(this.tools, choose, search, found);
+    put(this.body, list);
+    this.timer = setInterval(() => list.refresh(), 4 * EVERY);
+  }
+
+  /** @param {URLSearchParams} query */
+  openQueues(query) {
+    const names = (this.stream.state?.queues ?? []).map((/** @type {any} */ queue) => queue.queue);
+    if (names.length === 0) {
+      put(this.body, h("p", { class: "empty" }, "There is no queue."));
+      return;
+    }
+    const busiest = [...this.stream.state.queues].sort((a, b) => b.ready + b.processing + b.held + b.waiting - (a.ready + a.processing + a.held + a.waiting))[0].queue;
+    const name = query.get("queue") ?? busiest;
+    const choose = h("select", { "aria-label": "Queue" }, names.map((/** @type {string} */ it) => h("option", { value: it, selected: it === name }, it)));
+    const look = async () => {
+      if (this.body.contains(document.activeElement) || document.hidden) return;
+      try {
+        this.keepScroll(this.keys(await ask(`/api/queue?name=${encodeURIComponent(choose.value)}`)));
+      } catch (error) {
+        put(this.body, h("p", { class: "empty" }, String(/** @type {Error} */ (error).message)));
+      }
+    };
+    choose.addEventListener("change", look);
+    put(this.tools, h("label", {}, "Queue", choose));
+    look();
+    this.timer = setInterval(look, EVERY);
+  }
+
+  /** @param {any} queue */
+  keys(queue) {
+    const order = ["processing", "dirty", "holding", "holdingDirty", "queued", "held", "heldDirty", "absent"];
+    const keys = queue.keys.sort((/** @type {any} */ a, /** @type {any} */ b) => order.indexOf(a.phase) - order.indexOf(b.phase) || (a.dueIn ?? 0) - (b.dueIn ?? 0) || (a.key < b.key ? -1 : 1));
+    const rows = keys.map((/** @type {any} */ key) => {
+      const isWaiting = key.phase === "absent";
+      const state = h("span", { class: `tag ${key.phase.startsWith("h") ? "hold" : isWaiting ? "warn" : "good"}` }, isWaiting ? "waiting" : key.phase);
+      const what = key.until.length ? `waits for ${key.until.map(awaited).join(", ")}; ${nanos(key.heldAtMost)} at most` : isWaiting || key.dueIn ? `comes in ${nanos(key.dueIn)}` : phase(key.phase);
+      return [h("a", { href: `#/keys?controller=${encodeURIComponent(queue.queue)}&key=${encodeURIComponent(key.key)}` }, key.key), state, what, because(key.reasons), String(key.priority)];
+    });
+    const shown = keys.length < queue.ready + queue.processing + queue.waiting + queue.held ? h("p", { class: "quiet" }, `Some of them; 200 of each state at most.`) : null;
+    return h("div", {},
+      h("p", {}, `${count(queue.ready)} ready, ${count(queue.processing)} processing, ${count(queue.waiting)} waiting for their time, ${count(queue.held)} held, ${count(queue.dirty)} to run again.`),
+      table("Keys", ["key", "state", "what it does", "why", "priority"], rows, "The queue is empty."), shown);
+  }
+}

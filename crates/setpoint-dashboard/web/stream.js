@@ -1,0 +1,143 @@
+// What the server sends, and who wants to know.
+
+/**
+ * @typedef {{number: number, at: string, event: any, ms: number}} Fact
+ * @typedef {{controller: string, key: string, namespace: string}} Filter
+ */
+
+/** How many facts a page keeps. */
+const MOST = 20_000;
+/** For how many seconds numbers are kept, for rates and small curves. */
+const SECONDS = 60;
+
+export class Stream extends EventTarget {
+  constructor() {
+    super();
+    /** @type {any} the numbers as they are now */
+    this.state = null;
+    /** @type {Fact[]} */
+    this.facts = [];
+    /** @type {{at: number, values: Map<string, number>}[]} one a second, oldest first */
+    this.samples = [];
+    this.leftOut = 0;
+    this.status = "connecting";
+    /** How far the server's clock is ahead of ours. */
+    this.ahead = 0;
+    /** @type {Filter} */
+    this.filter = { controller: "", key: "", namespace: "" };
+    this.boot = "";
+    /** @type {EventSource | null} */
+    this.source = null;
+    this.open();
+  }
+
+  open() {
+    this.source?.close();
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries(this.filter)) if (value) query.set(name, value);
+    const source = new EventSource(`/api/stream?${query}`);
+    this.source = source;
+    source.addEventListener("open", () => this.turn("live"));
+    source.addEventListener("error", () => this.turn(source.readyState === EventSource.CLOSED ? "refused" : "reconnecting"));
+    source.addEventListener("state", (event) => this.hearState(JSON.parse(event.data)));
+    source.addEventListener("facts", (event) => this.hearFacts(JSON.parse(event.data)));
+  }
+
+  /** A browser does not try again when it was refused. */
+  again() {
+    if (this.source?.readyState === EventSource.CLOSED) this.open();
+  }
+
+  /** Only facts about some keys, all of them. @param {Filter} filter */
+  narrow(filter) {
+    if (JSON.stringify(filter) === JSON.stringify(this.filter)) return;
+    this.filter = filter;
+    this.facts = [];
+    this.leftOut = 0;
+    this.dispatchEvent(new Event("reset"));
+    this.open();
+  }
+
+  /** @param {string} status */
+  turn(status) {
+    if (this.status === status) return;
+    this.status = status;
+    this.dispatchEvent(new Event("status"));
+  }
+
+  /** The server's time. */
+  now() {
+    return Date.now() + this.ahead;
+  }
+
+  /** @param {any} state */
+  hearState(state) {
+    this.turn("live");
+    this.ahead = state.now - Date.now();
+    if (this.boot && this.boot !== state.boot) {
+      // Another process: what the last one did is history.
+      this.facts = [];
+      this.samples = [];
+      this.dispatchEvent(new Event("reset"));
+    }
+    this.boot = state.boot;
+    this.state = state;
+    const last = this.samples.at(-1);
+    const values = numbers(state);
+    if (last && state.now - last.at < 1000) this.latest = { at: state.now, values };
+    else {
+      this.samples.push({ at: state.now, values });
+      if (this.samples.length > SECONDS + 1) this.samples.shift();
+    }
+    this.dispatchEvent(new Event("state"));
+  }
+
+  /** @param {{facts: any[], leftOut: number}} sample */
+  hearFacts(sample) {
+    for (const fact of sample.facts) fact.ms = Date.parse(fact.at);
+    this.facts.push(...sample.facts);
+    if (this.facts.length > MOST) this.facts.splice(0, this.facts.length - MOST);
+    this.leftOut += sample.leftOut;
+    this.dispatchEvent(new CustomEvent("facts", { detail: sample.facts }));
+  }
+
+  /** How much a total grew a second, over the last seconds. @param {string} name */
+  rate(name, seconds = 5) {
+    const end = this.latest && this.samples.length && this.latest.at > (this.samples.at(-1)?.at ?? 0) ? this.latest : this.samples.at(-1);
+    if (!end) return 0;
+    const start = this.samples.findLast((sample) => sample.at <= end.at - seconds * 1000) ?? this.samples[0];
+    const time = (end.at - start.at) / 1000;
+    if (time < 0.5) return 0;
+    return Math.max(0, (end.values.get(name) ?? 0) - (start.values.get(name) ?? 0)) / time;
+  }
+
+  /** How much a total grew, second by second. @param {string} name @returns {number[]} */
+  curve(name) {
+    const grown = [];
+    for (let n = 1; n < this.samples.length; n++) {
+      const [from, to] = [this.samples[n - 1], this.samples[n]];
+      const time = Math.max(0.5, (to.at - from.at) / 1000);
+      grown.push(Math.max(0, (to.values.get(name) ?? 0) - (from.values.get(name) ?? 0)) / time);
+    }
+    return grown;
+  }
+}
+
+/** Totals by name: in all, and by cache and controller. @param {any} state */
+function numbers(state) {
+  const values = new Map();
+  const add = (/** @type {string} */ name, /** @type {number} */ n) => values.set(name, (values.get(name) ?? 0) + n);
+  values.set("facts", state.totals.facts);
+  for (const cache of state.totals.caches) {
+    add("received", cache.received);
+    add("applied", cache.applied);
+    add(`received ${cache.resource}`, cache.received);
+  }
+  for (const it of state.totals.controllers) {
+    for (const name of ["added", "coalesced", "reconciles", "failed", "writes", "unchanged"]) {
+      add(name, it[name]);
+      add(`${name} ${it.controller}`, it[name]);
+    }
+  }
+  return values;
+}
