@@ -127,8 +127,8 @@ async fn delete(
     revision: Revision,
 ) -> Result<Record, Failure> {
     let last = match get(source, &key.path).await? {
-        None => return Err(Failure::not_found()),
-        Some(record) if record.revision != revision => return Err(Failure::conflict()),
+        None => return Err(Failure::not_found("it is gone")),
+        Some(record) if record.revision != revision => return Err(Failure::conflict("it has changed")),
         Some(record) => record,
     };
     source.delete(asked, object::decode(&last.value, revision)).await?;
