@@ -1,7 +1,7 @@
 //! An extension server behind an API server: creates that are handed on, and a watch of many events. The extension server is in this
 //! process, the same whoever is in front.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -110,7 +110,7 @@ async fn ready(parcels: &Api<Parcel>) -> Result<()> {
 }
 
 /// Creates for a while; how many a second, and the seconds of each, the shortest first.
-async fn create(kubeconfig: &PathBuf, options: &Options) -> Result<(f64, Vec<f64>)> {
+async fn create(kubeconfig: &Path, options: &Options) -> Result<(f64, Vec<f64>)> {
     let counter = Arc::new(AtomicUsize::new(0));
     let mut clients = Vec::new();
     for _ in 0..options.connections {

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use http::request::Parts;
 use http::{HeaderMap, header};
+use parking_lot::RwLock;
 
 pub use front_proxy::FrontProxy;
 use front_proxy::Witness;
@@ -94,7 +95,7 @@ pub(crate) struct Authenticator {
     /// Never empty.
     audiences: Vec<String>,
     is_anonymous_allowed: bool,
-    trust: Trust,
+    trust: RwLock<Arc<Trust>>,
 }
 
 /// The key that signs, and those that verify.
@@ -131,12 +132,25 @@ impl Authenticator {
             // It is new, so it is set.
             let _ = key.set(Keys::new(signing, &verifying));
         }
-        Authenticator { tokens, key, verifying, issuers, audiences, is_anonymous_allowed, trust }
+        Authenticator {
+            tokens,
+            key,
+            verifying,
+            issuers,
+            audiences,
+            is_anonymous_allowed,
+            trust: RwLock::new(Arc::new(trust)),
+        }
     }
 
     /// Whose certificates are trusted.
-    pub(crate) fn trust(&self) -> &Trust {
-        &self.trust
+    pub(crate) fn trust(&self) -> Arc<Trust> {
+        Arc::clone(&self.trust.read())
+    }
+
+    /// Trusts others from now on.
+    pub(crate) fn set_trust(&self, trust: Trust) {
+        *self.trust.write() = Arc::new(trust);
     }
 
     fn keys(&self) -> &Keys {
@@ -168,7 +182,7 @@ impl Authenticator {
         let mut is_refused = false;
         if let Some(user) = User::of(&parts.extensions) {
             let chain = parts.extensions.get::<PeerCertificate>().map(|certificate| &certificate.chain);
-            let witness = chain.map(|chain| self.trust.witness(chain, &parts.headers, &core.env));
+            let witness = chain.map(|chain| self.trust().witness(chain, &parts.headers, &core.env));
             match witness.unwrap_or(Witness::Itself) {
                 Witness::Itself => return Ok(Arc::clone(user)),
                 Witness::Proxied(user) => return Ok(Arc::new(user)),

@@ -60,6 +60,7 @@ mod source;
 mod subresource;
 mod verbs;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -74,7 +75,7 @@ use tower::Service;
 
 use crate::admission::Plugin;
 use crate::audit::AuditLog;
-use crate::pki::{self, Identity};
+use crate::pki::{self, ClientAuthorities, Identity};
 use crate::server::ApiServer;
 use crate::storage::OpenError;
 use crate::user::User;
@@ -178,10 +179,12 @@ impl Builder {
         if let Some(log) = self.audit {
             builder = builder.audit(log).map_err(ExtensionError::Audit)?;
         }
-        let mut authorities = Vec::new();
-        if let Some(delegation) = self.delegation {
+        let mut authorities = ClientAuthorities::new(&[]);
+        let mut known = BTreeMap::new();
+        if let Some(delegation) = &self.delegation {
             let published = delegation.published().await?;
-            authorities = published.authorities();
+            authorities = ClientAuthorities::new(&published.authorities());
+            known = published.data;
             builder = builder.client_authorities(published.clients).delegated(delegation.start(env));
             if let Some(proxy) = published.proxy {
                 builder = builder.front_proxy(proxy);
@@ -207,7 +210,9 @@ impl Builder {
             applied.map_err(|error| ExtensionError::Kind { kind: name, why: error.to_string() })?;
         }
         server.limit_to(groups);
-        Ok(ExtensionServer { server, env: env.clone(), authorities })
+        let trusted =
+            Arc::new(Trusted { authorities: Arc::new(authorities), delegation: self.delegation, known });
+        Ok(ExtensionServer { server, env: env.clone(), trusted })
     }
 }
 
@@ -216,7 +221,16 @@ impl Builder {
 pub struct ExtensionServer {
     server: ApiServer,
     env: Env,
-    authorities: Vec<rustls::pki_types::CertificateDer<'static>>,
+    trusted: Arc<Trusted>,
+}
+
+/// Whom the server trusts, and who says so.
+#[derive(Debug)]
+struct Trusted {
+    authorities: Arc<ClientAuthorities>,
+    delegation: Option<Delegation>,
+    /// What was known at the start.
+    known: BTreeMap<String, String>,
 }
 
 impl ExtensionServer {
@@ -286,9 +300,24 @@ impl ExtensionServer {
         identity: &Identity,
         shutdown: CancellationToken,
     ) -> Result<(), ExtensionError> {
-        let tls = pki::server_config(&self.env, identity, &self.authorities)?;
-        self.server.serve(listener, tls, shutdown).await;
+        let authorities = Arc::clone(&self.trusted.authorities);
+        let tls = pki::server_config_with(&self.env, identity, Some(authorities))?;
+        tokio::select! {
+            () = self.server.serve(listener, tls, shutdown) => {}
+            () = self.follow() => {}
+        }
         Ok(())
+    }
+
+    /// Trusts whom the server in front trusts, as that changes.
+    async fn follow(&self) {
+        let Trusted { authorities, delegation, known } = &*self.trusted;
+        let Some(delegation) = delegation else { return std::future::pending().await };
+        let changed = |published: delegation::Published| {
+            authorities.set(&published.authorities());
+            self.server.set_trust(published.clients, published.proxy);
+        };
+        delegation.follow(known.clone(), changed).await;
     }
 
     /// Ends all watches, and closes the store.

@@ -15,6 +15,7 @@
 //! # }
 //! ```
 
+mod client_authorities;
 mod folder;
 mod peer;
 mod request;
@@ -23,6 +24,7 @@ mod subject;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use client_authorities::{ClientAuthorities, verifier};
 pub(crate) use folder::signing_key;
 pub use folder::{Folder, FolderError};
 pub(crate) use peer::{end_of, public_key_of, user_of};
@@ -33,6 +35,7 @@ use rcgen::{
 pub use request::CertificateRequest;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::time_provider::TimeProvider;
 use rustls::{RootCertStore, ServerConfig};
@@ -214,21 +217,33 @@ pub fn server_config(
     server: &Identity,
     client_authorities: &[CertificateDer<'static>],
 ) -> Result<Arc<ServerConfig>, Error> {
+    if client_authorities.is_empty() {
+        return server_config_with(env, server, None);
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(Clock(env.clone())))
+    let mut roots = RootCertStore::empty();
+    for authority in client_authorities {
+        roots.add(authority.clone())?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| rustls::Error::General(error.to_string()))?;
+    server_config_with(env, server, Some(verifier))
+}
+
+/// The same with somebody who checks the certificates of clients.
+pub(crate) fn server_config_with(
+    env: &Env,
+    server: &Identity,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<Arc<ServerConfig>, Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_details(provider, Arc::new(Clock(env.clone())))
         .with_safe_default_protocol_versions()?;
-    let builder = if client_authorities.is_empty() {
-        builder.with_no_client_auth()
-    } else {
-        let mut roots = RootCertStore::empty();
-        for authority in client_authorities {
-            roots.add(authority.clone())?;
-        }
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| rustls::Error::General(error.to_string()))?;
-        builder.with_client_cert_verifier(verifier)
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
     };
     let mut config = builder.with_single_cert(server.chain.clone(), server.key.clone_key())?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

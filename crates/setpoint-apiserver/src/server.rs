@@ -630,6 +630,11 @@ impl ApiServer {
         store::pieces(&self.shared.core)
     }
 
+    /// Trusts these authorities of clients, and this proxy, from now on.
+    pub(crate) fn set_trust(&self, clients: Vec<CertificateDer<'static>>, proxy: Option<FrontProxy>) {
+        self.shared.core.authenticator.set_trust(Trust::new(clients, proxy));
+    }
+
     /// Serves these groups from now on, and nothing else.
     pub(crate) fn limit_to(&self, groups: Vec<String>) {
         // It is new, so it is set.

@@ -5,9 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use http::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
-use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use serde_json::{Map, Value, json};
 use setpoint_env::Env;
@@ -179,8 +177,8 @@ pub(crate) enum Witness {
 impl Trust {
     pub(crate) fn new(client_authorities: Vec<CertificateDer<'static>>, proxy: Option<FrontProxy>) -> Trust {
         let proxy = proxy.map(|settings| Proxy {
-            proxies: verifier(&settings.authorities),
-            clients: verifier(&client_authorities),
+            proxies: pki::verifier(&settings.authorities),
+            clients: pki::verifier(&client_authorities),
             settings,
         });
         Trust { client_authorities, proxy, outward: None }
@@ -252,14 +250,6 @@ impl Proxy {
         let is_allowed = allowed.is_empty() || allowed.contains(&name);
         Role { is_client: is_trusted(&self.clients), is_proxy: is_allowed && is_trusted(&self.proxies) }
     }
-}
-
-fn verifier(authorities: &[CertificateDer<'static>]) -> Option<Arc<dyn ClientCertVerifier>> {
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(authorities.iter().cloned());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    (added > 0).then(|| builder.build().ok()).flatten()
 }
 
 fn bundle(certificates: &[CertificateDer<'static>]) -> String {

@@ -1,6 +1,7 @@
 //! Who asks, and what they may do: the server in front is asked, and its answers are remembered for a short time, as Go's
 //! library does.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use setpoint_env::{Env, Later};
 use tokio::time::Instant;
 
 use crate::authenticate::FrontProxy;
-use crate::authorize::{self, Attributes};
+use crate::authorize::Attributes;
 use crate::pki;
 use crate::rbac::Decision;
 use crate::status::{Result, Status};
@@ -27,6 +28,8 @@ use crate::user::User;
 
 /// How long an answer counts.
 const MEMORY: Duration = Duration::from_secs(10);
+/// How often it is looked whom to trust.
+const INTERVAL: Duration = Duration::from_secs(60);
 /// How many answers are remembered.
 const MOST: NonZeroUsize = NonZeroUsize::new(4096).expect("it is not zero");
 /// How long the server in front may take.
@@ -64,6 +67,7 @@ pub enum DelegationError {
 #[derive(Clone)]
 pub struct Delegation {
     client: Client,
+    interval: Duration,
 }
 
 impl std::fmt::Debug for Delegation {
@@ -75,6 +79,8 @@ impl std::fmt::Debug for Delegation {
 /// Whom the server in front trusts.
 #[derive(Debug, Default)]
 pub(super) struct Published {
+    /// As it was read.
+    pub(super) data: BTreeMap<String, String>,
     pub(super) clients: Vec<CertificateDer<'static>>,
     pub(super) proxy: Option<FrontProxy>,
     proxies: Vec<CertificateDer<'static>>,
@@ -90,7 +96,30 @@ impl Published {
 impl Delegation {
     /// To the server of this client.
     pub fn to(client: Client) -> Delegation {
-        Delegation { client }
+        Delegation { client, interval: INTERVAL }
+    }
+
+    /// How often it is looked whom to trust; once a minute unless set.
+    #[must_use]
+    pub fn refreshed_every(self, interval: Duration) -> Delegation {
+        Delegation { interval, ..self }
+    }
+
+    /// Tells of everybody who is to be trusted from now on, for as long as it is polled.
+    pub(super) async fn follow(&self, mut known: BTreeMap<String, String>, changed: impl Fn(Published)) {
+        loop {
+            tokio::time::sleep(self.interval).await;
+            match self.published().await {
+                Ok(published) if published.data == known => {}
+                Ok(published) => {
+                    tracing::info!("whom the server in front trusts has changed");
+                    known.clone_from(&published.data);
+                    changed(published);
+                }
+                // Who was trusted still is.
+                Err(error) => tracing::warn!(%error, "it is not known whether others are to be trusted now"),
+            }
+        }
     }
 
     /// Reads whom the server trusts.
@@ -116,12 +145,12 @@ impl Delegation {
                 .group_headers(names("group-headers"))
                 .extra_header_prefixes(names("extra-headers-prefix"))
         });
-        Ok(Published { clients, proxy, proxies })
+        Ok(Published { data, clients, proxy, proxies })
     }
 
-    pub(super) fn start(self, env: &Env) -> Delegated {
+    pub(super) fn start(&self, env: &Env) -> Delegated {
         Delegated {
-            client: self.client,
+            client: self.client.clone(),
             env: env.clone(),
             users: Mutex::new(LruCache::new(MOST)),
             decisions: Mutex::new(LruCache::new(MOST)),
@@ -170,9 +199,7 @@ impl Delegated {
 
     /// Whether a user may do something.
     pub(crate) async fn decide(&self, user: &User, attributes: &Attributes) -> Result<Decision> {
-        let is_open = attributes.path.as_deref().is_some_and(|path| OPEN_PATHS.contains(&path));
-        // Who may do everything is not asked about, so that they still can when nobody answers.
-        if is_open || authorize::is_master(user) {
+        if attributes.path.as_deref().is_some_and(|path| OPEN_PATHS.contains(&path)) {
             return Ok(Decision { allowed: true, reason: String::new() });
         }
         let spec = spec(user, attributes);

@@ -26,8 +26,8 @@ type Serve = dyn Fn(Call) -> BoxFuture<'static, Result<Answer, Failure>> + Send 
 /// use bytes::Bytes;
 /// use futures::stream;
 /// use http::Response;
-/// use http_body_util::{StreamBody, combinators::UnsyncBoxBody};
 /// use http_body::Frame;
+/// use http_body_util::StreamBody;
 /// use setpoint_apiserver::extension::{Call, Failure, Subresource};
 ///
 /// Subresource::new("log", |call: Call| async move {

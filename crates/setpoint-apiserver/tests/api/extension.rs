@@ -301,3 +301,44 @@ async fn who_asks_and_what_they_may_do_is_for_the_server_in_front_to_say() {
         .unwrap();
     assert_eq!(tower::ServiceExt::oneshot(extension, pods).await.unwrap().status(), 404);
 }
+
+#[tokio::test]
+async fn whom_to_trust_is_looked_up_again() {
+    let env = Env::system();
+    let (proxies, others) = (CertificateAuthority::generate(&env).unwrap(), front_proxy().0);
+    let own = proxies.issue_client(&User::new("front-proxy-client", [""; 0])).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = ApiServer::builder()
+        .env(Env::seeded(1))
+        .proxy_client(own)
+        .service_address("wardle", "api", None, listener.local_addr().unwrap())
+        .build();
+    // It shows a certificate of one authority, and it is said that another one is to be trusted.
+    let says = Api::new();
+    let maps = "/api/v1/namespaces/kube-system/configmaps";
+    let names = |name: &str| json!([name]).to_string();
+    let map = json!({"metadata": {"name": "extension-apiserver-authentication"}, "data": {
+        "requestheader-client-ca-file": others.certificate_pem(),
+        "requestheader-username-headers": names("X-Remote-User"),
+        "requestheader-group-headers": names("X-Remote-Group"),
+    }});
+    says.post(maps, &map).await.ok();
+    let extension = ExtensionServer::builder()
+        .kind(Kind::made(Gauge))
+        .delegation(Delegation::to(says.server.client()).refreshed_every(Duration::from_millis(50)))
+        .build(&env)
+        .await
+        .unwrap();
+    let ca = CertificateAuthority::generate(&env).unwrap();
+    let certificate = ca.issue_server(["api.wardle.svc"]).unwrap();
+    let _serving = env.spawn(async move {
+        extension.serve(listener, &certificate, CancellationToken::new()).await.unwrap();
+    });
+    let api = Api::with(server);
+    api.post(SERVICES, &api_service(ca.certificate_pem())).await.ok();
+    becomes(&api, "FailedDiscoveryCheck").await;
+    let right = json!({"data": {"requestheader-client-ca-file": proxies.certificate_pem()}});
+    says.merge(&format!("{maps}/extension-apiserver-authentication"), &right).await.ok();
+    becomes(&api, "Passed").await;
+    assert_eq!(api.get(TIDES).await.names().len(), 3);
+}

@@ -6,17 +6,18 @@ use futures::StreamExt;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use setpoint::{Env, Task};
+use setpoint::Env;
 use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_apiserver::serve::CancellationToken;
 use setpoint_apiserver::{ApiServer, FrontProxy, User};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use widget_operator::{NAME, NAMESPACE, api, install, server};
 
 /// A cluster with the server behind it.
 struct Cluster {
     client: Client,
-    _serving: Task<()>,
+    _serving: JoinHandle<()>,
 }
 
 impl Cluster {
@@ -37,8 +38,8 @@ impl Cluster {
         let identity = authority.issue_server([format!("{NAME}.{NAMESPACE}.svc")]).unwrap();
         let listener = TcpListener::bind("localhost:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let serving = env
-            .spawn(async move { own.serve(listener, &identity, CancellationToken::new()).await.unwrap() });
+        let serving =
+            tokio::spawn(async move { own.serve(listener, &identity, CancellationToken::new()).await.unwrap() });
         install(&client, port, authority.certificate_pem()).await.unwrap();
         let cluster = Cluster { client, _serving: serving };
         cluster.is_ready().await;
