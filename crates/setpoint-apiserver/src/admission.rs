@@ -26,7 +26,7 @@ use crate::server::Core;
 use crate::status::{GroupResource, Result, Status};
 pub(crate) use attributes::{Attributes, Operation};
 pub use plugins::{AdmissionPlugins, PluginError};
-pub(crate) use plugins::{Plugin, Plugins};
+pub(crate) use plugins::{Charge, Plugin, Plugins};
 pub(crate) use policies::Policies;
 use webhooks::Mutation;
 pub(crate) use webhooks::Webhooks;
@@ -147,28 +147,36 @@ fn formed(old: Option<&Value>, object: Value, expected: Expected<'_>) -> Result<
         .object)
 }
 
-/// Asks the server's own plugins, policies and webhooks whether an object may be written as it is now.
-pub(crate) async fn validate(core: &Core, attributes: &Attributes<'_>, object: &Value) -> Result<()> {
+/// Asks the server's own plugins, policies and webhooks whether an object may be written as it is now, and charges it to
+/// quotas. The caller gives back what was charged if the object is not stored.
+pub(crate) async fn validate(core: &Core, attributes: &Attributes<'_>, object: &Value) -> Result<Charge> {
     plugins::validate(core, attributes, object).await?;
-    judge(core, attributes, Some(object)).await
+    judge(core, attributes, Some(object)).await?;
+    let charge = plugins::charge(core, attributes, object).await?;
+    if let Err(status) = plugins::deny(core, attributes, Some(object)) {
+        charge.give_back(core).await;
+        return Err(status);
+    }
+    Ok(charge)
 }
 
 /// Asks policies and webhooks whether an object may be deleted.
 pub(crate) async fn delete(core: &Core, attributes: &Attributes<'_>) -> Result<()> {
     let webhooks = webhooks::mutating(core, &attributes.request.resource).await?;
     Mutation::new(&webhooks, Ok).round(core, attributes, &mut None).await?;
-    judge(core, attributes, None).await
+    judge(core, attributes, None).await?;
+    plugins::deny(core, attributes, None)
 }
 
 async fn judge(core: &Core, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<()> {
     policies::validate(core, attributes, object).await?;
-    webhooks::validate(core, attributes, object).await?;
-    plugins::deny(core, attributes, object)
+    webhooks::validate(core, attributes, object).await
 }
 
 /// Mutates and validates something that is not stored itself.
 pub(crate) async fn admit(core: &Core, attributes: &Attributes<'_>, object: Value) -> Result<Value> {
     let object = mutate_virtual(core, attributes, object).await?;
-    validate(core, attributes, &object).await?;
+    // Quotas count what is stored.
+    let _ = validate(core, attributes, &object).await?;
     Ok(object)
 }

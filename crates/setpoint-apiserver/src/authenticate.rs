@@ -1,12 +1,13 @@
 //! Who sends a request.
 //!
 //! A client certificate was looked at when the connection began: its [`User`] travels with the request. What
-//! is left are the users that a [front proxy](front_proxy) speaks for, and bearer tokens: those of a [token file](token_file), and those that the server itself has signed
-//! for [service accounts](service_account). Whoever brings nothing is refused, or anonymous where the server is told so.
+//! is left are the users that a [front proxy](front_proxy) speaks for, and bearer tokens: those of a [token file](token_file), those that the server itself has signed
+//! for [service accounts](service_account), and those that [secrets](legacy_token) of theirs hold. Whoever brings nothing is refused, or anonymous where the server is told so.
 
 mod front_proxy;
 pub(crate) mod impersonate;
 mod jwt;
+mod legacy_token;
 pub(crate) mod service_account;
 mod signing_key;
 mod token_file;
@@ -20,6 +21,7 @@ use parking_lot::RwLock;
 pub use front_proxy::FrontProxy;
 use front_proxy::Witness;
 pub(crate) use front_proxy::{Chain, Trust};
+pub use legacy_token::TokenSigner;
 pub use signing_key::{KeyError, PublicKey, SigningKey};
 pub use token_file::{TokenFile, TokenFileError};
 
@@ -228,14 +230,19 @@ impl Authenticator {
             return Ok(Verified { user: user.clone().authenticated(), audiences: shared });
         }
         // Without a key nothing was ever signed, and none is made to find that out.
-        let is_ours = jwt::issuer_of(token).is_some_and(|issuer| self.issuers.contains(&issuer));
+        let issuer = jwt::issuer_of(token).unwrap_or_default();
+        let is_legacy = issuer == legacy_token::ISSUER;
+        let is_ours = is_legacy || self.issuers.contains(&issuer);
         let keys = self.key.get().map_or(self.verifying.as_slice(), |keys| &keys.verifying);
         if !is_ours || keys.is_empty() {
             return Err(INVALID.to_owned());
         }
-        service_account::verify(core, keys, token, audiences)
-            .await
-            .map_err(|why| format!("[{INVALID}, {why}]"))
+        let verified = if is_legacy {
+            legacy_token::verify(core, keys, token, audiences).await
+        } else {
+            service_account::verify(core, keys, token, audiences).await
+        };
+        verified.map_err(|why| format!("[{INVALID}, {why}]"))
     }
 }
 

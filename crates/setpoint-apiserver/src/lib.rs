@@ -43,6 +43,7 @@ mod openid;
 mod options;
 mod patch;
 pub mod pki;
+pub mod quota;
 mod rbac;
 mod request;
 mod resource;
@@ -67,7 +68,7 @@ mod writes;
 
 pub use admission::{AdmissionPlugins, PluginError};
 pub use authenticate::{
-    FrontProxy, KeyError, PublicKey, ServiceAccountTokens, SigningKey, TokenFile, TokenFileError,
+    FrontProxy, KeyError, PublicKey, ServiceAccountTokens, SigningKey, TokenFile, TokenFileError, TokenSigner,
 };
 pub use authorize::Authorization;
 pub use kinds::network::{ServiceIpRanges, ServiceIpRangesError};

@@ -24,7 +24,7 @@ use tower::{BoxError, Service};
 use crate::admission::{self, AdmissionPlugins};
 use crate::aggregation::{self, Aggregation};
 use crate::audit::{Audit, AuditLog, OpenLog};
-use crate::authenticate::{Authenticator, FrontProxy, ServiceAccountTokens, TokenFile, Trust};
+use crate::authenticate::{Authenticator, FrontProxy, ServiceAccountTokens, TokenFile, TokenSigner, Trust};
 use crate::authorize::Authorization;
 use crate::background::{Background, Upkeep};
 use crate::bootstrap;
@@ -569,6 +569,12 @@ impl ApiServer {
     #[must_use]
     pub fn client_as(&self, user: User) -> kube::Client {
         kube::Client::new(self.as_user(user), "default")
+    }
+
+    /// Signs tokens for secrets of service accounts that this server takes.
+    #[must_use]
+    pub fn token_signer(&self) -> TokenSigner {
+        TokenSigner::of(Arc::clone(&self.shared.core))
     }
 
     /// The service as `user` calls it, to put layers around it.

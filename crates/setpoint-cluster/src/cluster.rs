@@ -6,8 +6,8 @@ use setpoint::controller::Runtime;
 use setpoint::kube::Client;
 use setpoint::manager::ManagerError;
 use setpoint::{Facts, Manager, Metrics};
-use setpoint_apiserver::ApiServer;
 use setpoint_apiserver::pki::CertificateAuthority;
+use setpoint_apiserver::{ApiServer, TokenSigner};
 use setpoint_env::{Env, Task};
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +47,7 @@ pub struct Builder {
     nodes: NodeConfig,
     root_ca: Option<String>,
     signer: Option<Arc<CertificateAuthority>>,
+    token_signer: Option<TokenSigner>,
     metrics: Metrics,
     facts: Option<Facts>,
 }
@@ -89,6 +90,14 @@ impl Builder {
         self
     }
 
+    /// What signs the tokens of secrets of the type `kubernetes.io/service-account-token`:
+    /// [`ApiServer::token_signer`], or one with the key that a server elsewhere was started with. Without it such secrets
+    /// stay empty.
+    pub fn token_signer(mut self, signer: TokenSigner) -> Builder {
+        self.token_signer = Some(signer);
+        self
+    }
+
     /// Where to count.
     pub fn metrics(mut self, metrics: Metrics) -> Builder {
         self.metrics = metrics;
@@ -103,13 +112,13 @@ impl Builder {
 
     /// Starts everything, and returns at once. Call it inside a tokio runtime.
     pub fn start(self) -> Cluster {
-        let Builder { client, env, controllers, nodes, root_ca, signer, metrics, facts } = self;
+        let Builder { client, env, controllers, nodes, root_ca, signer, token_signer, metrics, facts } = self;
         let mut runtime = Runtime::with(client.clone(), env.clone(), metrics.clone());
         if let Some(facts) = &facts {
             runtime = runtime.with_facts(facts);
         }
         let nodes = Nodes::new(client.clone(), env.clone(), nodes);
-        let setup = Setup { client: client.clone(), env: env.clone(), root_ca, signer };
+        let setup = Setup { client: client.clone(), env: env.clone(), root_ca, signer, token_signer };
         let manager = nodes.add_to(controllers.add_to(Manager::with(runtime), &setup));
         let shutdown = manager.shutdown().clone();
         let running = env.spawn(manager.run());
@@ -127,6 +136,7 @@ impl Cluster {
             nodes: NodeConfig::default(),
             root_ca: None,
             signer: None,
+            token_signer: None,
             metrics: Metrics::default(),
             facts: None,
         }
@@ -142,7 +152,8 @@ impl Cluster {
     pub async fn in_process_with(settings: impl FnOnce(Builder) -> Builder) -> Result<Cluster, ClusterError> {
         let env = Env::seeded(0);
         let server = ApiServer::builder().env(env.clone()).logs(SyntheticLog).build();
-        let mut cluster = settings(Cluster::builder(server.client()).env(env)).start();
+        let builder = Cluster::builder(server.client()).env(env).token_signer(server.token_signer());
+        let mut cluster = settings(builder).start();
         cluster.server = Some(server);
         Ok(cluster)
     }

@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use setpoint::Manager;
 use setpoint::kube::Client;
+use setpoint_apiserver::TokenSigner;
 use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_env::Env;
 
 use crate::{
     certificates, cron_job, daemon_set, deployment, disruption, endpoint_slice, endpoint_slice_mirroring,
-    endpoints, ephemeral_volume, garbage_collector, job, namespace, node_lifecycle, persistent_volume_binder,
-    pod_gc, replica_set, replication_controller, root_ca, scheduler, service_account, stateful_set,
-    taint_eviction, ttl_after_finished, volume_protection,
+    endpoints, ephemeral_volume, garbage_collector, horizontal_pod_autoscaler, job, namespace,
+    node_lifecycle, persistent_volume_binder, pod_gc, replica_set, replication_controller, resource_quota,
+    root_ca, scheduler, service_account, service_account_token, stateful_set, taint_eviction,
+    ttl_after_finished, volume_protection,
 };
 
 /// What a controller may need besides the manager that it is added to.
@@ -25,6 +27,8 @@ pub(crate) struct Setup {
     pub(crate) root_ca: Option<String>,
     /// The authority itself, if certificates are signed.
     pub(crate) signer: Option<Arc<CertificateAuthority>>,
+    /// What signs the tokens of service accounts' secrets, if they are signed.
+    pub(crate) token_signer: Option<TokenSigner>,
 }
 
 /// Adds a controller to a manager. A controller takes its caches from [`Manager::informers`].
@@ -55,6 +59,9 @@ const TABLE: &[(&str, Add)] = &[
     ("disruption-controller", |manager, _| {
         let controller = disruption::controller(manager.informers());
         manager.controller(controller)
+    }),
+    ("horizontal-pod-autoscaler-controller", |manager, _| {
+        manager.controller(horizontal_pod_autoscaler::controller())
     }),
     ("job-controller", |manager, _| {
         let controller = job::controller(manager.informers());
@@ -105,12 +112,14 @@ const TABLE: &[(&str, Add)] = &[
         Some(signer) => manager.controller(certificates::signing(signer.clone())),
         None => manager,
     }),
+    ("resourcequota-controller", resource_quota::add_to),
     ("root-ca-certificate-publisher-controller", |manager, setup| match &setup.root_ca {
         Some(certificate) => manager.controller(root_ca::controller(certificate)),
         None => manager,
     }),
     ("scheduler", |manager, _| scheduler::add_to(manager)),
     ("serviceaccount-controller", |manager, _| manager.controller(service_account::controller())),
+    ("serviceaccount-token-controller", service_account_token::add_to),
 ];
 
 /// The end that most names have, and that nobody needs to type.

@@ -14,6 +14,10 @@ pub(crate) fn already_exists(error: &Error) -> bool {
     has_reason(error, "AlreadyExists")
 }
 
+pub(crate) fn is_conflict(error: &Error) -> bool {
+    has_reason(error, "Conflict")
+}
+
 /// Whether it failed because the namespace is being deleted: nothing can be made there any more, and nobody
 /// needs to hear of it.
 pub(crate) fn is_namespace_terminating(error: &Error) -> bool {

@@ -3,7 +3,7 @@
 //! A node is a `machine` that registers itself and beats, and a `kubelet`, one for all nodes, that moves
 //! each pod through its `life`.
 
-mod annotations;
+pub(crate) mod annotations;
 mod kubelet;
 mod life;
 mod log;

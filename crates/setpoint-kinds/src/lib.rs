@@ -55,7 +55,7 @@ mod zero;
 
 pub use behavior::{Behavior, FieldLabel, Generation, NameStyle};
 pub use conform::{TypeError, UnknownField, conform};
-pub use quantity::{QuantityError, canonical_quantity, quantity_nanos};
+pub use quantity::{Quantity, QuantityError, canonical_quantity, quantity_nanos};
 pub use resource::{Encoding, Group, Resource, Scope, Stored, Subresource};
 pub use table::{Table, table};
 pub use types::{Embedded, Field, FieldDefault, FieldType, ListType, MapType, Type, TypeId};

@@ -5,6 +5,8 @@
 //! as 10^24, which has no suffix and becomes `1`; they are Go's, and the vectors in the tests pin them.
 
 use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// Why a text is no quantity. The messages are those that clients know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,8 +20,10 @@ pub enum QuantityError {
     Suffix,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// How a quantity is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Format {
+    #[default]
     Decimal,
     Exponent,
     Binary,
@@ -69,6 +73,171 @@ pub fn quantity_nanos(text: &str) -> Result<i128, QuantityError> {
     let power = (9 - amount.scale).clamp(0, 40);
     let nanos = (0..power).fold(number, |number, _| number.saturating_mul(10));
     Ok(if amount.negative { -nanos } else { nanos })
+}
+
+const NANO: i128 = 1_000_000_000;
+
+/// An amount of a resource: what it comes to, and how it is written. Quantities compare by their amounts. Sums that do
+/// not fit are as large as can be.
+///
+/// ```
+/// use setpoint_kinds::Quantity;
+///
+/// let sum = Quantity::parse("512Mi").unwrap() + Quantity::parse("1536Mi").unwrap();
+/// assert_eq!(sum.to_string(), "2Gi");
+/// assert!(Quantity::parse("1500m").unwrap() == Quantity::parse("1.5").unwrap());
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quantity {
+    nanos: i128,
+    format: Format,
+}
+
+impl Quantity {
+    /// Nothing.
+    pub const ZERO: Quantity = Quantity::whole_number(0);
+    /// One.
+    pub const ONE: Quantity = Quantity::whole_number(1);
+
+    /// Reads a quantity.
+    pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
+        let nanos = quantity_nanos(text)?;
+        let (format, _) = suffix(Parts::scan(text)?.suffix)?;
+        Ok(Quantity { nanos, format })
+    }
+
+    /// The amount that a text stands for in an object that conforms to its kind; nothing if it is no quantity.
+    pub fn of(text: &str) -> Quantity {
+        Quantity::parse(text).unwrap_or_default()
+    }
+
+    /// A number of things.
+    pub const fn whole_number(number: i64) -> Quantity {
+        Quantity { nanos: number as i128 * NANO, format: Format::Decimal }
+    }
+
+    /// A number of thousandths.
+    pub const fn from_millis(millis: i64) -> Quantity {
+        Quantity { nanos: millis as i128 * (NANO / 1000), format: Format::Decimal }
+    }
+
+    /// The same, written with `Ki`, `Mi` and so on where that needs no fraction.
+    #[must_use]
+    pub const fn in_binary(self) -> Quantity {
+        Quantity { format: Format::Binary, ..self }
+    }
+
+    /// The amount in nanos.
+    pub const fn nanos(self) -> i128 {
+        self.nanos
+    }
+
+    /// The thousandths, rounded up as Go does.
+    pub fn millis(self) -> i64 {
+        rounded_up(self.nanos, NANO / 1000)
+    }
+
+    /// The smallest whole number that is not below it.
+    pub fn whole(self) -> i64 {
+        rounded_up(self.nanos, NANO)
+    }
+
+    /// Whether it is a whole number. Go looks at thousandths, rounded up.
+    pub fn is_integer(self) -> bool {
+        self.millis() % 1000 == 0
+    }
+
+    /// The same, raised to a whole number.
+    #[must_use]
+    pub fn round_up(self) -> Quantity {
+        let rest = self.nanos.rem_euclid(NANO);
+        let up = if rest == 0 { 0 } else { NANO - rest };
+        Quantity { nanos: self.nanos.saturating_add(up), ..self }
+    }
+
+    /// Whether it is so many times another one.
+    pub fn is_multiple_of(self, other: Quantity) -> bool {
+        other.nanos > 0 && self.nanos % other.nanos == 0
+    }
+
+    /// Whether it is nothing.
+    pub fn is_zero(self) -> bool {
+        self.nanos == 0
+    }
+
+    /// How many times another one it is.
+    pub fn ratio(self, other: Quantity) -> f64 {
+        self.nanos as f64 / other.nanos as f64
+    }
+
+    /// The amount as a number.
+    pub fn to_f64(self) -> f64 {
+        self.nanos as f64 / NANO as f64
+    }
+}
+
+fn rounded_up(nanos: i128, unit: i128) -> i64 {
+    let units = nanos.div_euclid(unit) + i128::from(nanos.rem_euclid(unit) > 0);
+    i64::try_from(units).unwrap_or(if units < 0 { i64::MIN } else { i64::MAX })
+}
+
+impl std::ops::Add for Quantity {
+    type Output = Quantity;
+
+    /// The sum, written as the first one is, unless that is zero.
+    fn add(self, other: Quantity) -> Quantity {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Quantity { nanos: self.nanos.saturating_add(other.nanos), format }
+    }
+}
+
+impl std::ops::Sub for Quantity {
+    type Output = Quantity;
+
+    fn sub(self, other: Quantity) -> Quantity {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Quantity { nanos: self.nanos.saturating_sub(other.nanos), format }
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Quantity) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Quantity) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Quantity) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+impl Hash for Quantity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.nanos.hash(state);
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.nanos.unsigned_abs().to_string();
+        let mut amount = Amount {
+            negative: self.nanos < 0,
+            digits: digits.bytes().map(|byte| byte - b'0').collect(),
+            scale: 9,
+            format: self.format,
+        };
+        amount.strip_leading_zeros();
+        f.write_str(&amount.canonical())
+    }
 }
 
 /// The pieces of a quantity's text.
@@ -301,6 +470,43 @@ mod tests {
             };
             assert_eq!(found, expected, "of {input}");
         }
+    }
+
+    #[test]
+    fn quantities_compare_by_their_amount() {
+        let parse = |text: &str| Quantity::parse(text).unwrap();
+        let ascending =
+            ["-1", "0", "1n", "100m", "0.5", "1", "1Ki", "1025", "1e4", "1Mi", "1G", "1Gi", "1E", "1Ei"];
+        for pair in ascending.windows(2) {
+            assert!(parse(pair[0]) < parse(pair[1]), "{pair:?}");
+        }
+        assert_eq!(parse("1000m"), Quantity::ONE);
+        assert_eq!(parse("1.5Gi"), parse("1536Mi"));
+        assert!(parse("2").is_integer() && !parse("2500m").is_integer());
+        assert!(parse("1e2147483646") > Quantity::ONE);
+        assert!(parse("4Mi").is_multiple_of(parse("2Mi")));
+        assert_eq!((parse("1n").millis(), parse("1001m").whole(), parse("-1500m").whole()), (1, 2, -1));
+        assert_eq!(parse("1001m").round_up(), parse("2"));
+    }
+
+    #[test]
+    fn sums_are_written_as_go_writes_them() {
+        let parse = |text: &str| Quantity::parse(text).unwrap();
+        for (a, b, sum) in [
+            ("500m", "500m", "1"),
+            ("1Gi", "512Mi", "1536Mi"),
+            ("0", "2Gi", "2Gi"),
+            ("1Gi", "1k", "1073742824"),
+            ("1k", "1Ki", "2024"),
+            ("1e3", "500m", "1000500e-3"),
+            ("1Gi", "-1Gi", "0"),
+            ("100m", "-200m", "-100m"),
+        ] {
+            assert_eq!((parse(a) + parse(b)).to_string(), sum, "{a} + {b}");
+        }
+        assert_eq!((parse("2Gi") - parse("512Mi")).to_string(), "1536Mi");
+        assert_eq!(Quantity::from_millis(2_097_152_000).in_binary().to_string(), "2Mi");
+        assert_eq!(Quantity::from_millis(1500).in_binary().to_string(), "1500m");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The server's own admission plugins: which there are, in which order they run, and which are switched on.
 
 mod classes;
+mod limit_ranger;
 mod pods;
 mod priority;
+mod resource_quota;
 mod runtime_class;
 mod service_account;
 mod storage;
@@ -16,6 +18,7 @@ use super::{Attributes, Operation, certificates};
 use crate::resource::Resource;
 use crate::server::Core;
 use crate::status::{Result, Status};
+pub(crate) use resource_quota::Charge;
 pub(crate) use table::Plugin;
 
 /// Which admission plugins run. Unless told otherwise those of kube-apiserver's default set.
@@ -195,11 +198,10 @@ fn looking_at<'p>(all: &'p [Looking], resource: &Resource) -> &'p [Plugin] {
 /// Fills in what the plugins know about an object that is about to be written. It has its defaults.
 pub(super) async fn mutate(core: &Core, attributes: &Attributes<'_>, object: &mut Value) -> Result<()> {
     for plugin in looking_at(&core.plugins.mutating, &attributes.request.resource) {
-        if !attributes.subresource().is_empty() {
-            return Ok(());
-        }
         let is_new = attributes.operation == Operation::Create;
         match plugin {
+            Plugin::LimitRanger => limit_ranger::fill(core, attributes, object).await?,
+            _ if !attributes.subresource().is_empty() => {}
             Plugin::ServiceAccount if is_new => service_account::admit(core, attributes, object).await?,
             Plugin::TaintNodesByCondition if is_new => taint(object),
             Plugin::AlwaysPullImages => pods::pull_always(attributes, object),
@@ -223,6 +225,7 @@ pub(super) async fn validate(core: &Core, attributes: &Attributes<'_>, object: &
     for plugin in looking_at(&core.plugins.validating, &attributes.request.resource) {
         let subresource = attributes.subresource();
         match plugin {
+            Plugin::LimitRanger => limit_ranger::check(core, attributes, object).await?,
             Plugin::AlwaysPullImages if subresource.is_empty() => {
                 pods::must_pull_always(attributes, object)?;
             }
@@ -246,6 +249,14 @@ pub(super) async fn validate(core: &Core, attributes: &Attributes<'_>, object: &
         }
     }
     Ok(())
+}
+
+/// Charges an object that everybody else has let pass to the quotas of its namespace.
+pub(super) async fn charge(core: &Core, attributes: &Attributes<'_>, object: &Value) -> Result<Charge> {
+    if core.plugins.has(Plugin::ResourceQuota) {
+        return resource_quota::charge(core, attributes, object).await;
+    }
+    Ok(Charge::default())
 }
 
 /// What runs last, and takes nothing.

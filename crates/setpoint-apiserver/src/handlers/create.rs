@@ -152,14 +152,27 @@ async fn write(
     outcome
 }
 
-/// Writes the object, or says which record has its name.
+/// Writes the object if it may be, or says which record has its name.
 async fn store(
     core: &Core,
     attributes: &Attributes<'_>,
     object: Value,
     options: &WriteOptions,
 ) -> Result<Result<Payload, Option<Arc<Record>>>> {
-    admission::validate(core, attributes, &object).await?;
+    let charge = admission::validate(core, attributes, &object).await?;
+    let outcome = put(core, attributes, object, options).await;
+    if !matches!(outcome, Ok(Ok(_))) {
+        charge.give_back(core).await;
+    }
+    outcome
+}
+
+async fn put(
+    core: &Core,
+    attributes: &Attributes<'_>,
+    object: Value,
+    options: &WriteOptions,
+) -> Result<Result<Payload, Option<Arc<Record>>>> {
     let ResourceRequest { resource, namespace, .. } = attributes.request;
     let key = resource.key(namespace.as_deref(), object::name(&object));
     let has_version = version_of(&object).is_some_and(|version| version != 0);

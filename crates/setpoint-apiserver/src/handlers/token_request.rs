@@ -44,7 +44,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     fill(core, &account, &mut asked)?;
 
     let mut lifetime = validate(&asked)?;
-    admission::validate(core, &attributes, &asked).await?;
+    let _ = admission::validate(core, &attributes, &asked).await?;
     let namespace = request.namespace.clone().unwrap_or_default();
     let mut bound = Bound { namespace, serviceaccount: Reference::to(&account), ..Bound::default() };
     bind(core, request, &asked["spec"]["boundObjectRef"], &mut bound).await?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::get::read;
 use super::{create, scale};
-use crate::admission::{self, Attributes, Operation};
+use crate::admission::{self, Attributes, Charge, Operation};
 use crate::answer::{Answer, Payload};
 use crate::bounds;
 use crate::contention::Attempts;
@@ -182,8 +182,8 @@ pub(super) async fn change(
             write_allocated(core, request, attributes, &record, new, &old, options).await?
         } else {
             strategy::validate(resource, part, &new, Some(&old))?;
-            validate(core, attributes, &new).await?;
-            store(core, resource, &record, key.clone(), new, options).await?
+            let charge = validate(core, attributes, &new).await?;
+            settled(core, charge, store(core, resource, &record, key.clone(), new, options).await).await?
         };
         match written {
             Ok(payload) => return Ok(payload),
@@ -210,7 +210,7 @@ async fn write_allocated(
         Err(status) => Err(status),
     };
     let outcome = match checked {
-        Ok(()) => store(core, resource, record, key, new, options).await,
+        Ok(charge) => settled(core, charge, store(core, resource, record, key, new, options).await).await,
         Err(status) => Err(status),
     };
     match &outcome {
@@ -232,13 +232,21 @@ async fn mutate(core: &Core, attributes: &Attributes<'_>, new: Value) -> Result<
     scale::scaled(resource, new, &wanted)
 }
 
+/// Gives back what was charged for a write that is not stored.
+async fn settled<T, E>(core: &Core, charge: Charge, outcome: Result<Result<T, E>>) -> Result<Result<T, E>> {
+    if !matches!(outcome, Ok(Ok(_))) {
+        charge.give_back(core).await;
+    }
+    outcome
+}
+
 /// Asks whether the new state may be written. A Scale was asked about when it was mutated.
-async fn validate(core: &Core, attributes: Option<&Attributes<'_>>, new: &Value) -> Result<()> {
+async fn validate(core: &Core, attributes: Option<&Attributes<'_>>, new: &Value) -> Result<Charge> {
     match attributes {
         Some(attributes) if attributes.subresource() != "scale" => {
             admission::validate(core, attributes, new).await
         }
-        _ => Ok(()),
+        _ => Ok(Charge::default()),
     }
 }
 

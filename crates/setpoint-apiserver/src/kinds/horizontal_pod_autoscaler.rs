@@ -1,11 +1,11 @@
 //! Autoscalers of workloads. Every version is checked as the newest one.
 
 use serde_json::{Value, json};
+use setpoint_kinds::Quantity;
 
 use super::at::At;
 use super::fill::{default as set, part, part_or_new};
 use super::pod::resources;
-use super::quantity::Quantity;
 use crate::metadata::names;
 use crate::strategy::Part;
 

@@ -1,12 +1,13 @@
 //! Volumes of the cluster.
 
 use serde_json::Value;
+use setpoint_kinds::Quantity;
 
 use super::at::{At, same};
+use super::difference;
 use super::fill::{default as set, default_text, part_or_new};
 use super::persistent_volume_claim::access_modes;
 use super::pod::{node_selector, volume};
-use super::{difference, quantity::Quantity};
 use crate::metadata::names;
 use crate::strategy::Part;
 

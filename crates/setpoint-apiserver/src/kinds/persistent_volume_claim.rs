@@ -1,11 +1,11 @@
 //! Claims of volumes, also those inside pods and stateful sets.
 
 use serde_json::{Value, json};
+use setpoint_kinds::Quantity;
 
 use super::at::{At, same};
 use super::fill::{Fields, default as set, part, part_or_new};
 use super::pod::resources;
-use super::quantity::Quantity;
 use super::{difference, pod};
 use crate::metadata::names;
 use crate::strategy::Part;
@@ -181,7 +181,7 @@ fn validate_update(claim: &At, old: &Value) {
              claims\n{difference}"
         ));
     }
-    let size = |value: &Value| Quantity::parse(value["storage"].as_str().unwrap_or("0"));
+    let size = |value: &Value| Quantity::of(value["storage"].as_str().unwrap_or("0"));
     let (new_size, old_size) =
         (size(&spec.value()["resources"]["requests"]), size(&old["spec"]["resources"]["requests"]));
     if new_size < old_size && new_size <= size(&old["status"]["capacity"]) {

@@ -22,6 +22,7 @@ use serde_json::{Map, Value, json};
 use super::at::At;
 use crate::strategy::Part;
 pub(super) use affinity::node_selector;
+pub(crate) use resources::quality_of_service;
 pub(super) use scheduling::taint_effect;
 use spec::Of;
 

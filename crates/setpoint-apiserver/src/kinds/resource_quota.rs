@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use setpoint_kinds::Quantity;
 
 use super::at::{At, items};
 use super::fill::{each, null_if_empty, part_or_new};
 use super::pod::resources::{amount, container_name, may_overcommit, name, round_up};
-use super::quantity::Quantity;
 use crate::metadata::names;
 use crate::strategy::Part;
 
@@ -267,7 +267,7 @@ fn compare(limit: &At, resource: &str, is_pod: bool) {
         limit.field(list).key(resource).invalid_as(shown, detail);
     };
     let above = |a: Option<&str>, b: Option<&str>| match (a, b) {
-        (Some(a), Some(b)) => Quantity::parse(a) > Quantity::parse(b),
+        (Some(a), Some(b)) => Quantity::of(a) > Quantity::of(b),
         _ => false,
     };
     let t = |amount: Option<&str>| amount.unwrap_or_default().to_owned();
@@ -305,12 +305,12 @@ fn compare(limit: &At, resource: &str, is_pod: bool) {
         );
     }
     if let Some(ratio) = ratio {
-        let amount = Quantity::parse(ratio);
+        let amount = Quantity::of(ratio);
         if amount < Quantity::ONE {
             wrong("maxLimitRequestRatio", ratio, format!("ratio {ratio} is less than 1"));
         }
         if let (Some(min), Some(max)) = (min, max) {
-            let most = Quantity::parse(max).ratio(Quantity::parse(min));
+            let most = Quantity::of(max).ratio(Quantity::of(min));
             if amount.to_f64() > most {
                 let detail = format!("ratio {ratio} is greater than max/min = {most:.6}");
                 wrong("maxLimitRequestRatio", ratio, detail);
@@ -319,7 +319,7 @@ fn compare(limit: &At, resource: &str, is_pod: bool) {
     }
     if !may_overcommit(resource)
         && let (Some(default), Some(request)) = (default, request)
-        && Quantity::parse(default) != Quantity::parse(request)
+        && Quantity::of(default) != Quantity::of(request)
     {
         let detail =
             format!("default value {default} must equal to defaultRequest value {request} in {resource}");

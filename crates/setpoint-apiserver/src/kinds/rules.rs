@@ -1,10 +1,10 @@
 //! The rules that many kinds share, as methods of a place.
 
 use serde_json::Value;
+use setpoint_kinds::Quantity;
 
 use super::at::{At, same};
 use super::formats::{self, NOT_NEGATIVE, PORT_RANGE};
-use super::quantity::Quantity;
 use crate::metadata;
 use crate::metadata::names;
 
@@ -186,7 +186,7 @@ impl At<'_, '_> {
     }
 
     pub(super) fn quantity(&self) -> Quantity {
-        Quantity::parse(self.text())
+        Quantity::of(self.text())
     }
 
     /// No `..` in a path.

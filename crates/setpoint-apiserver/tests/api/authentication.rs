@@ -386,3 +386,59 @@ async fn everything_or_nothing_can_be_allowed_to_those_who_are_known() {
         assert_eq!(stranger, expected, "strangers are never allowed everything: {authorization:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_token_of_a_secret_is_good_as_long_as_the_secret_holds_it() {
+    const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+    let server = ApiServer::builder().env(Env::seeded(1)).build();
+    let api = Api::with(server.clone());
+    let builder = account(&api, "builder").await;
+    let uid = builder["metadata"]["uid"].as_str().unwrap().to_owned();
+    let token = server.token_signer().sign("default", "builder", &uid, "builder-token");
+    assert_eq!(who(&server, &token).await, Err(401), "no secret holds it");
+    let annotations = json!({"kubernetes.io/service-account.name": "builder"});
+    let data = |token: &str| json!({"token": base64::engine::general_purpose::STANDARD.encode(token)});
+    let secret = json!({
+        "metadata": {"name": "builder-token", "annotations": annotations}, "data": data(&token),
+        "type": "kubernetes.io/service-account-token"
+    });
+    api.post(SECRETS, &secret).await.ok();
+    let user = who(&server, &token).await.unwrap();
+    assert_eq!(user["username"], "system:serviceaccount:default:builder");
+    assert_eq!(user["uid"], uid);
+    let groups = json!(["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]);
+    assert_eq!(user["groups"], groups);
+    let path = format!("{SECRETS}/builder-token");
+    let used =
+        api.get(&path).await.ok()["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"].clone();
+    assert!(used.as_str().is_some_and(|day| day.len() == 10), "{used}");
+    let version = api.get(&path).await.ok()["metadata"]["resourceVersion"].clone();
+    who(&server, &token).await.unwrap();
+    assert_eq!(api.get(&path).await.ok()["metadata"]["resourceVersion"], version, "it is noted once a day");
+
+    // It is for the server, and for nobody else.
+    let asked = review(&api, json!({"token": token, "audiences": ["vault"]})).await;
+    assert!(asked["error"].as_str().unwrap().contains("is invalid for the target audiences"), "{asked}");
+
+    let invalid = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2030-01-01"}}});
+    api.merge(&path, &invalid).await.ok();
+    assert_eq!(who(&server, &token).await, Err(401));
+    api.merge(&path, &json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": null}}}))
+        .await
+        .ok();
+    api.merge(&path, &json!({"data": data("another")})).await.ok();
+    let asked = review(&api, json!({"token": token})).await;
+    assert_eq!(asked["error"], "[invalid bearer token, Token does not match server's copy]");
+    api.merge(&path, &json!({"data": data(&token)})).await.ok();
+    who(&server, &token).await.unwrap();
+
+    // Another account of the same name is not the same.
+    api.delete(&format!("{ACCOUNTS}/builder"), &Value::Null).await.ok();
+    assert_eq!(who(&server, &token).await, Err(401));
+    account(&api, "builder").await;
+    assert_eq!(who(&server, &token).await, Err(401));
+    // Nor is a token that somebody else has signed.
+    let other = setpoint_apiserver::TokenSigner::new(setpoint_apiserver::SigningKey::generate());
+    let forged = other.sign("default", "builder", &uid, "builder-token");
+    assert_eq!(who(&server, &forged).await, Err(401));
+}

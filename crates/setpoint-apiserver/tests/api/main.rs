@@ -25,6 +25,7 @@ mod order;
 mod patch;
 mod policies;
 mod protobuf;
+mod quotas;
 mod server;
 mod strategic;
 mod subresources;

@@ -53,7 +53,7 @@ fn duration(pod: &Pod, name: &str) -> Option<Duration> {
 }
 
 /// `300ms`, `5s`, `1m30s`, `1h`, or a number of seconds.
-pub(super) fn parse(text: &str) -> Option<Duration> {
+pub(crate) fn parse(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.trim().parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }

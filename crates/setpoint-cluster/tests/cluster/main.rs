@@ -1,5 +1,6 @@
 //! The cluster in one process, on virtual time.
 
+mod autoscaling;
 mod certificates;
 mod collecting;
 mod custom;
@@ -10,8 +11,10 @@ mod loudness;
 mod namespaces;
 mod nodes;
 mod quiet;
+mod quotas;
 mod rollout;
 mod scheduling;
 mod services;
 mod support;
+mod token_secrets;
 mod volumes;

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use serde_json::json;
 use setpoint::k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use setpoint::k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use setpoint::k8s_openapi::api::batch::v1::{CronJob, Job};
 use setpoint::k8s_openapi::api::core::v1::{
-    Endpoints, Namespace, PersistentVolumeClaim, ReplicationController, Service,
+    Endpoints, Namespace, PersistentVolumeClaim, ReplicationController, ResourceQuota, Secret, Service,
 };
 use setpoint::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use setpoint::kube::Api;
 use setpoint::kube::api::{DeleteParams, Patch, PatchParams};
+use setpoint_apiserver::{SigningKey, TokenSigner};
 use setpoint_cluster::Cluster;
 use setpoint_sim::{What, World};
 
@@ -84,6 +86,7 @@ async fn live_with_state(world: &World) {
     let endpoints: Api<Endpoints> = Api::namespaced(client(), "default");
     let subsets = json!([{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80, "protocol": "TCP"}]}]);
     create(&endpoints, &object(json!({"metadata": {"name": "own"}, "subsets": subsets}))).await;
+    live_with_limits(world).await;
     until("they are up", async || {
         let (set, daemon) = (sets.get("db").await.unwrap(), daemons.get("agent").await.unwrap());
         let old = old.get("old").await.unwrap();
@@ -95,12 +98,32 @@ async fn live_with_state(world: &World) {
     .await;
 }
 
+/// A quota, a token, and an autoscaler whose target is as large as it should be.
+async fn live_with_limits(world: &World) {
+    let quotas: Api<ResourceQuota> = Api::namespaced(world.direct(), "default");
+    let hard = json!({"pods": "100", "services": "9", "count/deployments.apps": "9", "configmaps": "9"});
+    create(&quotas, &object(json!({"metadata": {"name": "limits"}, "spec": {"hard": hard, "scopes": []}})))
+        .await;
+    let secrets: Api<Secret> = Api::namespaced(world.direct(), "default");
+    let annotations = json!({"kubernetes.io/service-account.name": "default"});
+    let metadata = json!({"name": "token", "annotations": annotations});
+    create(&secrets, &object(json!({"metadata": metadata, "type": "kubernetes.io/service-account-token"})))
+        .await;
+    let autoscalers: Api<HorizontalPodAutoscaler> = Api::namespaced(world.direct(), "default");
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let metric = json!({"type": "External", "external": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "1"}}});
+    let spec = json!({"scaleTargetRef": target, "maxReplicas": 9, "metrics": [metric]});
+    let metadata = json!({"name": "web", "annotations": {"sim.setpoint.dev/metric-load": "4"}});
+    create(&autoscalers, &object(json!({"metadata": metadata, "spec": spec}))).await;
+}
+
 #[test]
 fn nothing_is_written_at_rest_but_leases_and_heartbeats() {
     World::run(7, async |world| {
         let cluster = Cluster::builder(world.client_named("cluster"))
             .env(world.env().clone())
             .root_ca("CA")
+            .token_signer(TokenSigner::new(SigningKey::generate()))
             .nodes(3)
             .start();
         let api = pods(world.direct());

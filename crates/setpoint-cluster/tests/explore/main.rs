@@ -4,12 +4,14 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ResourceQuota, Secret, Service, ServiceAccount};
 use kube::api::{Api, PostParams};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use setpoint_apiserver::{SigningKey, TokenSigner};
 use setpoint_cluster::{Cluster, ClusterError, Controllers};
 use setpoint_sim::{ObjectId, PointKind, Scenario, Seat, World, explore};
 use tokio::time::sleep;
@@ -176,6 +178,90 @@ fn endpointslice_controller() {
             .apply(&replica_set(2))
             .apply(&replica_set(1))
             .delete(&service)
+    });
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn resourcequota_controller() {
+    explore(|_| {
+        let hard = json!({"pods": "5", "requests.cpu": "4", "services": "2", "count/configmaps": "3"});
+        let quota: ResourceQuota = object(json!({"metadata": named("limits"), "spec": {"hard": hard}}));
+        let map = |name: &str| object::<ConfigMap>(json!({"metadata": named(name)}));
+        let resources = json!({"requests": {"cpu": "1"}});
+        let container = json!({"name": "main", "image": "a", "resources": resources});
+        let pod =
+            |name: &str| object::<Pod>(json!({"metadata": named(name), "spec": {"containers": [container]}}));
+        scenario("resourcequota", "", 0)
+            .apply(&quota)
+            .apply(&pod("a"))
+            .apply(&pod("b"))
+            .apply(&map("m"))
+            .delete(&pod("a"))
+            .delete(&map("m"))
+    });
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn horizontal_pod_autoscaler_controller() {
+    explore(|_| {
+        let reference = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"});
+        let metric = json!({"name": "load"});
+        let target = json!({"type": "AverageValue", "averageValue": "10"});
+        let autoscaler = |load: &str| -> HorizontalPodAutoscaler {
+            let metrics = json!([{"type": "External", "external": {"metric": metric, "target": target}}]);
+            let spec = json!({"scaleTargetRef": reference, "maxReplicas": 4, "metrics": metrics});
+            let annotations = json!({"sim.setpoint.dev/metric-load": load});
+            object(json!({
+                "metadata": {"name": "web", "namespace": "default", "annotations": annotations}, "spec": spec
+            }))
+        };
+        scenario("horizontal-pod-autoscaler", "replicaset,scheduler,node-lifecycle", 1)
+            // It looks at its metrics every 15 seconds.
+            .quiet(Duration::from_secs(40))
+            .apply(&replica_set(1))
+            .apply(&autoscaler("30"))
+            .apply(&autoscaler("35"))
+            .mask(|_, object| {
+                if object["kind"] == "HorizontalPodAutoscaler" {
+                    // When, and by how many steps, depends on the way.
+                    object["status"]["lastScaleTime"] = Value::Null;
+                    object["status"]["conditions"] = Value::Null;
+                }
+            })
+    });
+}
+
+/// The controller of token secrets needs a key.
+async fn tokens(seat: Seat) -> Result<(), ClusterError> {
+    // Signatures are random, so they are masked.
+    let signer = TokenSigner::new(SigningKey::generate());
+    let controllers = Controllers::parse("serviceaccount-token").expect(NAMES);
+    let cluster = Cluster::builder(seat.client()).env(seat.env()).controllers(controllers).nodes(0);
+    cluster.token_signer(signer).root_ca("CA").start().ended().await
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn serviceaccount_token_controller() {
+    explore(|_| {
+        let account: ServiceAccount = object(json!({"metadata": named("builder")}));
+        let annotations = json!({"kubernetes.io/service-account.name": "builder"});
+        let metadata = json!({"name": "token", "namespace": "default", "annotations": annotations});
+        let secret: Secret =
+            object(json!({"metadata": metadata, "type": "kubernetes.io/service-account-token"}));
+        Scenario::new()
+            .controller("serviceaccount-token", tokens)
+            .rest(Duration::from_secs(300))
+            .apply(&account)
+            .apply(&secret)
+            .delete(&account)
+            .mask(|_, object| {
+                if object["data"]["token"].is_string() {
+                    object["data"]["token"] = "<token>".into();
+                }
+            })
     });
 }
 

@@ -1,10 +1,10 @@
 //! `RuntimeClass`: what the class of a pod's runtime asks for.
 
 use serde_json::{Map, Value};
+use setpoint_kinds::Quantity;
 
 use super::super::{Attributes, Operation};
 use crate::handlers::get::read;
-use crate::kinds::quantity::Quantity;
 use crate::object;
 use crate::resource::Registry;
 use crate::server::Core;
@@ -85,7 +85,7 @@ fn are_same_amounts(one: &Value, other: &Value) -> bool {
     let empty = Map::new();
     let of = |amounts: &Value| amounts.as_object().unwrap_or(&empty).clone();
     let (one, other) = (of(one), of(other));
-    let amount = |value: &Value| value.as_str().map(Quantity::parse);
+    let amount = |value: &Value| value.as_str().map(Quantity::of);
     one.len() == other.len()
         && one.iter().all(|(name, value)| other.get(name).is_some_and(|found| amount(found) == amount(value)))
 }

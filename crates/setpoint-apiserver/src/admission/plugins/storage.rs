@@ -1,10 +1,10 @@
 //! `StorageObjectInUseProtection` and `PersistentVolumeClaimResize`.
 
 use serde_json::{Value, json};
+use setpoint_kinds::Quantity;
 
 use super::super::{Attributes, Operation};
 use crate::handlers::get::read;
-use crate::kinds::quantity::Quantity;
 use crate::object::{self, metadata_mut};
 use crate::resource::Registry;
 use crate::server::Core;
@@ -35,7 +35,7 @@ pub(super) async fn may_grow(core: &Core, attributes: &Attributes<'_>, claim: &V
     };
     let size = |claim: &Value| {
         let text = claim["spec"]["resources"]["requests"]["storage"].as_str().unwrap_or("0").to_owned();
-        Quantity::parse(&text)
+        Quantity::of(&text)
     };
     if size(claim) <= size(old) {
         return Ok(());

@@ -7,6 +7,7 @@ pub(crate) enum Plugin {
     NamespaceAutoProvision,
     NamespaceLifecycle,
     NamespaceExists,
+    LimitRanger,
     ServiceAccount,
     TaintNodesByCondition,
     AlwaysPullImages,
@@ -25,6 +26,7 @@ pub(crate) enum Plugin {
     MutatingAdmissionWebhook,
     ValidatingAdmissionPolicy,
     ValidatingAdmissionWebhook,
+    ResourceQuota,
     AlwaysDeny,
 }
 
@@ -44,8 +46,8 @@ pub(super) struct Row {
     pub is_default: bool,
     /// None if only Kubernetes has it.
     pub plugin: Option<Plugin>,
-    /// What it changes, before webhooks do. Namespaces, webhooks and policies, which look at everything, have their own
-    /// places in `admission.rs`.
+    /// What it changes, before webhooks do. Namespaces, webhooks, policies and quotas, which look at everything, have
+    /// their own places in `admission.rs`.
     pub mutates: Resources,
     /// What it judges, after validation and before policies and webhooks do.
     pub validates: Resources,
@@ -80,7 +82,9 @@ pub(super) const TABLE: &[Row] = &[
     row("NamespaceLifecycle", true, Plugin::NamespaceLifecycle),
     row("NamespaceExists", false, Plugin::NamespaceExists),
     absent("LimitPodHardAntiAffinityTopology", false),
-    absent("LimitRanger", true),
+    row("LimitRanger", true, Plugin::LimitRanger)
+        .mutates(PODS)
+        .validates(&[("", "pods"), ("", "persistentvolumeclaims")]),
     row("ServiceAccount", true, Plugin::ServiceAccount).mutates(PODS),
     absent("NodeRestriction", false),
     row("TaintNodesByCondition", true, Plugin::TaintNodesByCondition).mutates(&[("", "nodes")]),
@@ -120,6 +124,6 @@ pub(super) const TABLE: &[Row] = &[
     row("MutatingAdmissionWebhook", true, Plugin::MutatingAdmissionWebhook),
     row("ValidatingAdmissionPolicy", true, Plugin::ValidatingAdmissionPolicy),
     row("ValidatingAdmissionWebhook", true, Plugin::ValidatingAdmissionWebhook),
-    absent("ResourceQuota", true),
+    row("ResourceQuota", true, Plugin::ResourceQuota),
     row("AlwaysDeny", false, Plugin::AlwaysDeny),
 ];

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use setpoint_kinds::Quantity;
 
 use super::super::at::{At, items};
 use super::super::fill::Fields;
-use super::super::quantity::Quantity;
 use crate::metadata::names;
 
 const STANDARD: [&str; 20] = [
@@ -177,7 +177,7 @@ fn requirements(resources: &At, check_name: fn(&str, &At), claims: &BTreeSet<&st
 fn huge_pages(name: &str, amount: &At) {
     let Some(size) = name.strip_prefix("hugepages-") else { return };
     let size = match setpoint_kinds::canonical_quantity(size) {
-        Ok(canonical) => Quantity::parse(canonical.as_deref().unwrap_or(size)),
+        Ok(canonical) => Quantity::of(canonical.as_deref().unwrap_or(size)),
         Err(_) => Quantity::ZERO,
     };
     if !size.is_integer() || !amount.quantity().is_multiple_of(size) {
@@ -269,7 +269,7 @@ pub(super) fn pod_level(spec: &At) {
     for container in spec.field("containers").items() {
         for (name, limit) in container.field("resources").field("limits").entries() {
             let most = resources.field("limits").key(name).value();
-            if let Some(most) = most.as_str().filter(|most| limit.quantity() > Quantity::parse(most)) {
+            if let Some(most) = most.as_str().filter(|most| limit.quantity() > Quantity::of(most)) {
                 limit.invalid(format!("must be less than or equal to pod limits of {most}"));
             }
         }
@@ -277,7 +277,7 @@ pub(super) fn pod_level(spec: &At) {
 }
 
 /// `Guaranteed`, `Burstable` or `BestEffort`.
-pub(super) fn quality_of_service(spec: &Value) -> &'static str {
+pub(crate) fn quality_of_service(spec: &Value) -> &'static str {
     if spec["resources"]["requests"].is_object() || spec["resources"]["limits"].is_object() {
         return quality_of(&spec["resources"]);
     }
@@ -297,7 +297,7 @@ const BURSTABLE: &str = "Burstable";
 const BEST_EFFORT: &str = "BestEffort";
 
 fn quality_of(resources: &Value) -> &'static str {
-    let amount = |list: &str, name: &str| Quantity::parse(resources[list][name].as_str().unwrap_or("0"));
+    let amount = |list: &str, name: &str| Quantity::of(resources[list][name].as_str().unwrap_or("0"));
     let shapes = ["cpu", "memory"].map(|name| {
         let (request, limit) = (amount("requests", name), amount("limits", name));
         match (request == limit, request == Quantity::ZERO) {

@@ -1,8 +1,9 @@
 //! What volumes are made of.
 
+use setpoint_kinds::Quantity;
+
 use super::super::super::at::At;
 use super::super::super::persistent_volume_claim;
-use super::super::super::quantity::Quantity;
 use super::super::environment;
 use super::projected;
 use crate::metadata::names;

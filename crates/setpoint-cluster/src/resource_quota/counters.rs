@@ -1,0 +1,160 @@
+//! Counts the objects of kinds that a quota limits by number: `count/deployments.apps`. Only kinds that some quota names
+//! are watched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ResourceQuota;
+use parking_lot::Mutex;
+use serde_json::Value;
+use setpoint::kube::core::{DynamicObject, PartialObjectMeta};
+use setpoint::kube::{self, Client};
+use setpoint::{Deleted, HandlerFns, SharedInformer};
+use setpoint_apiserver::quota::{Amounts, Counted};
+use setpoint_env::Env;
+use setpoint_kinds::Quantity;
+use tokio::time::timeout;
+
+use super::releases::Releases;
+use crate::resources;
+
+type Metadata = PartialObjectMeta<DynamicObject>;
+/// A group and a plural.
+type Kind = (String, String);
+
+/// How long the first list of a kind may take.
+const SYNC_LIMIT: Duration = Duration::from_secs(30);
+
+/// Why something cannot be counted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CountError {
+    #[error("cannot ask the server for its kinds")]
+    Kinds(#[source] kube::Error),
+    #[error("{0} cannot be listed; their number is not known")]
+    NotSynced(String),
+}
+
+pub(super) struct Counters {
+    client: Client,
+    env: Env,
+    releases: Arc<Releases>,
+    watched: Mutex<BTreeMap<Kind, SharedInformer<Metadata>>>,
+}
+
+/// The kinds that a quota limits by nothing but their number.
+fn kinds(hard: &Amounts) -> BTreeSet<Kind> {
+    let kind = |name: &str| {
+        let (plural, group) = match name.strip_prefix("count/") {
+            Some(counted) => counted.split_once('.').unwrap_or((counted, "")),
+            None => (name, ""),
+        };
+        let counted = Counted::of(group, plural)?;
+        let is_meant = counted.is_number() && !counted.tracked(hard).is_empty();
+        is_meant.then(|| (group.to_owned(), plural.to_owned()))
+    };
+    hard.names().filter_map(kind).collect()
+}
+
+impl Counters {
+    pub(super) fn new(client: Client, env: Env, releases: Arc<Releases>) -> Arc<Counters> {
+        Arc::new(Counters { client, env, releases, watched: Mutex::default() })
+    }
+
+    /// Puts the numbers of the kinds that a quota names into `used`. A kind that the server does not have has none.
+    pub(super) async fn count(
+        &self,
+        quota: &Value,
+        hard: &Amounts,
+        namespace: &str,
+        used: &mut Amounts,
+    ) -> Result<(), CountError> {
+        let kinds = kinds(hard);
+        self.watch(&kinds).await?;
+        for (group, plural) in kinds {
+            let informer = self.watched.lock().get(&(group.clone(), plural.clone())).cloned();
+            let (Some(informer), Some(counted)) = (informer, Counted::of(&group, &plural)) else { continue };
+            if timeout(SYNC_LIMIT, informer.wait_for_sync()).await.is_err() {
+                return Err(CountError::NotSynced(plural));
+            }
+            let is_counted = counted.is_in_scope(quota, &Value::Null);
+            let number = if is_counted { informer.lister().namespace(namespace).list().len() } else { 0 };
+            let number = Quantity::whole_number(i64::try_from(number).unwrap_or(i64::MAX));
+            counted.tracked(hard).iter().for_each(|name| used.set(name, number));
+        }
+        Ok(())
+    }
+
+    /// Watches kinds that are not watched yet.
+    async fn watch(&self, kinds: &BTreeSet<Kind>) -> Result<(), CountError> {
+        let missing: BTreeSet<Kind> = {
+            let watched = self.watched.lock();
+            kinds.iter().filter(|kind| !watched.contains_key(*kind)).cloned().collect()
+        };
+        if missing.is_empty() {
+            return Ok(());
+        }
+        for resource in resources::discover(&self.client).await.map_err(CountError::Kinds)? {
+            let kind = (resource.api.group.clone(), resource.api.plural.clone());
+            if !missing.contains(&kind) || !resource.is_namespaced || !resource.has("watch") {
+                continue;
+            }
+            // Another worker may have been faster.
+            let mut watched = self.watched.lock();
+            watched.entry(kind).or_insert_with(|| self.informer(&resource));
+        }
+        Ok(())
+    }
+
+    fn informer(&self, resource: &resources::Resource) -> SharedInformer<Metadata> {
+        let informer = SharedInformer::dynamic_metadata(self.client.clone(), &resource.api)
+            .env(self.env.clone())
+            .build();
+        let releases = self.releases.clone();
+        let handler = HandlerFns::new().on_delete(move |gone: &Deleted<Metadata>| {
+            releases.in_namespace(gone.object.key().namespace().unwrap_or_default());
+        });
+        informer.add_handler(handler).detach();
+        informer.start();
+        informer
+    }
+
+    /// Watches nothing that none of these quotas names.
+    pub(super) async fn forget(&self, quotas: &[Arc<ResourceQuota>]) {
+        let mut named = BTreeSet::new();
+        for quota in quotas {
+            let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
+            let hard = hard.into_iter().flatten();
+            let hard: Amounts = hard.map(|(name, amount)| (name.clone(), Quantity::of(&amount.0))).collect();
+            named.extend(kinds(&hard));
+        }
+        let gone: Vec<SharedInformer<Metadata>> = {
+            let mut watched = self.watched.lock();
+            let unnamed: Vec<Kind> = watched.keys().filter(|kind| !named.contains(*kind)).cloned().collect();
+            unnamed.iter().filter_map(|kind| watched.remove(kind)).collect()
+        };
+        for informer in gone {
+            informer.shutdown().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn kinds_are_known_by_their_names_in_quotas() {
+        let hard = json!({
+            "pods": "1", "count/pods": "1", "services": "1", "configmaps": "1", "count/secrets": "1",
+            "count/deployments.apps": "1", "count/foos.example.com": "1", "requests.cpu": "1"
+        });
+        let found: Vec<String> = kinds(&Amounts::of(&hard))
+            .into_iter()
+            .map(|(group, plural)| format!("{plural}.{group}"))
+            .collect();
+        assert_eq!(found, ["configmaps.", "secrets.", "deployments.apps", "foos.example.com"]);
+    }
+}
