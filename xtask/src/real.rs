@@ -19,6 +19,7 @@ mod informer;
 mod kubectl;
 pub(crate) mod peers;
 pub(crate) mod process;
+mod prometheus_operator;
 pub(crate) mod report;
 mod samples;
 pub(crate) mod servers;
@@ -113,6 +114,8 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
         cluster::run(report, peers, &binary);
     }
     workloads::run(report, peers, &binary);
+    prometheus_operator::run(report, peers, &binary);
+    helm::shapes::run(report, peers, &binary);
     aggregation::run(report, peers, &binary, skip_build);
     histories::run(report, peers, &binary, profile, skip_build);
     let root = root()?;
@@ -339,6 +342,12 @@ fn list() {
     }
     for name in kubectl::cluster_names() {
         println!("{}: {name}", cluster::OURS);
+    }
+    for name in prometheus_operator::NAMES {
+        println!("{}: {name}", prometheus_operator::SUITE);
+    }
+    for name in helm::shapes::names() {
+        println!("{}: {name}", helm::shapes::SUITE);
     }
     for name in startup::NAMES {
         println!("{}: {name}", startup::SUITE);

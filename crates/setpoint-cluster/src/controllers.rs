@@ -96,7 +96,8 @@ const TABLE: &[(&str, Add)] = &[
     }),
     ("persistentvolume-binder-controller", persistent_volume_binder::add_to),
     ("persistentvolumeclaim-protection-controller", |manager, _| {
-        manager.controller(volume_protection::of_claims())
+        let controller = volume_protection::of_claims(manager.informers());
+        manager.controller(controller)
     }),
     ("persistentvolume-protection-controller", |manager, _| {
         manager.controller(volume_protection::of_volumes())

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::PostParams;
 use kube::core::{Selector, SelectorExt};
@@ -163,9 +163,12 @@ fn expected(cx: &Context, budget: &PodDisruptionBudget, pods: &[Arc<Pod>]) -> Re
     let scale = || -> Result<i32, String> {
         let (expected, unmanaged) = scale::of(cx, pods)?;
         if !unmanaged.is_empty() {
-            let note = "Pods selected by this PodDisruptionBudget were found to be unmanaged. As a result, the status of \
-                        the PDB cannot be calculated correctly, which may result in undefined behavior. To account for \
-                        these pods please set \".spec.minAvailable\" field of the PDB to an integer value.";
+            let note = format!(
+                "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the \
+                 status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for \
+                 these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
+                spec.selector.as_ref().map_or_else(|| "nil".to_owned(), go_string)
+            );
             cx.recorder().event(budget, Event::warning("UnmanagedPods", note));
         }
         Ok(expected)
@@ -182,6 +185,21 @@ fn expected(cx: &Context, budget: &PodDisruptionBudget, pods: &[Arc<Pod>]) -> Re
         }
         (None, None) => Ok((0, 0)),
     }
+}
+
+/// A selector as Go prints it, which people find in the event.
+fn go_string(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter().flatten();
+    let labels: String = labels.map(|(key, value)| format!("{key}: {value},")).collect();
+    let expressions = selector.match_expressions.iter().flatten().map(|one| {
+        let values = one.values.as_deref().unwrap_or_default().join(" ");
+        format!("LabelSelectorRequirement{{Key:{},Operator:{},Values:[{values}],}},", one.key, one.operator)
+    });
+    let expressions: String = expressions.collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},\
+         MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
 }
 
 /// The pods whose eviction was allowed and that are not gone yet. One that takes too long counts again.

@@ -8,7 +8,6 @@ mod provision;
 mod volume;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
@@ -16,6 +15,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use setpoint::{Controller, Lister, Manager, ObjectKey};
 
+use crate::caches;
 use crate::controllers::Setup;
 
 /// How long one reconcile may take.
@@ -30,13 +30,25 @@ const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
+/// The index of claims that are not bound, by the class that they ask for; and what it begins with, if they do.
+const WAITING: &str = "waiting";
+const OF_CLASS: &str = "class/";
+const DEFAULT: &str = "default";
+
 /// Adds the controllers of claims and of volumes.
 pub(crate) fn add_to(manager: Manager, setup: &Setup) -> Manager {
     let informers = manager.informers();
-    let (claims, volumes) = (
-        informers.informer::<PersistentVolumeClaim>().lister(),
-        informers.informer::<PersistentVolume>().lister(),
+    caches::index_pods_by_claim(&informers.informer::<Pod>());
+    caches::index_volumes(&informers.informer::<PersistentVolume>());
+    let claims = informers.informer::<PersistentVolumeClaim>();
+    // The only error is that the index is there.
+    let _ = claims.add_index(
+        WAITING,
+        |claim: &PersistentVolumeClaim| {
+            if is_bound(claim) { Vec::new() } else { vec![waits_for(claim)] }
+        },
     );
+    let (claims, volumes) = (claims.lister(), informers.informer::<PersistentVolume>().lister());
     let (of_class, of_volume) = (claims.clone(), claims);
     let claims = Controller::<PersistentVolumeClaim>::new(NAME, claim::reconcile)
         .watches::<PersistentVolume>(move |volume| concerned(&of_volume, volume))
@@ -46,12 +58,10 @@ pub(crate) fn add_to(manager: Manager, setup: &Setup) -> Manager {
     let by_claim = move |claim: &PersistentVolumeClaim| {
         let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
         let namespace = claim.namespace().unwrap_or_default();
-        let bound = volumes.list().into_iter().filter(|volume| {
-            let of = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
-            of.is_some_and(|of| of.namespace.as_ref() == Some(&namespace) && of.name == claim.metadata.name)
-        });
-        let names = bound.map(|volume| volume.name_any()).chain(volume);
-        names.map(|name| ObjectKey::cluster(&name)).collect()
+        let claim = caches::claim_value(&namespace, &claim.name_any());
+        let mut keys = volumes.index_keys(caches::BY_CLAIM_OR_CLASS, &claim).unwrap_or_default();
+        keys.extend(volume.map(|name| ObjectKey::cluster(&name)));
+        keys
     };
     let volumes = Controller::<PersistentVolume>::new(NAME, volume::reconcile)
         .watches::<PersistentVolumeClaim>(by_claim)
@@ -78,16 +88,22 @@ fn concerned(claims: &Lister<PersistentVolumeClaim>, volume: &PersistentVolume) 
     }
 }
 
+/// What a claim that is not bound is found under: its class, or that it asks for the default one.
+fn waits_for(claim: &PersistentVolumeClaim) -> String {
+    class_of(claim).map_or_else(|| DEFAULT.to_owned(), |class| format!("{OF_CLASS}{class}"))
+}
+
 /// The claims that wait for a volume, or for this one.
 fn waiting(claims: &Lister<PersistentVolumeClaim>, volume: Option<&PersistentVolume>) -> Vec<ObjectKey> {
-    let is_waiting = |claim: &Arc<PersistentVolumeClaim>| {
-        !is_bound(claim) && volume.is_none_or(|volume| class_of_volume(volume) == class_of(claim))
+    let values = match volume {
+        // Those that ask for the default class may take one without a class, if there is no default.
+        Some(volume) => {
+            let class = class_of_volume(volume).unwrap_or_default();
+            vec![format!("{OF_CLASS}{class}"), DEFAULT.to_owned()]
+        }
+        None => claims.index_values(WAITING).unwrap_or_default(),
     };
-    let claims = claims.list();
-    let waiting = claims.iter().filter(|claim| is_waiting(claim));
-    waiting
-        .map(|claim| ObjectKey::namespaced(&claim.namespace().unwrap_or_default(), &claim.name_any()))
-        .collect()
+    values.iter().flat_map(|value| claims.index_keys(WAITING, value).unwrap_or_default()).collect()
 }
 
 /// The claims of a pod that has a node.
@@ -122,7 +138,7 @@ fn class_of(claim: &PersistentVolumeClaim) -> Option<&str> {
     annotation.or(class).map(String::as_str)
 }
 
-fn class_of_volume(volume: &PersistentVolume) -> Option<&str> {
+pub(crate) fn class_of_volume(volume: &PersistentVolume) -> Option<&str> {
     Some(volume.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()).unwrap_or_default())
 }
 

@@ -20,6 +20,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(60);
 const NAME: &str = "pod-garbage-collector-controller";
 /// How long a node may be gone before its pods are: it may come back.
 const QUARANTINE: Duration = Duration::from_secs(40);
+/// How long what the server said of a node holds.
+const PERIOD: Duration = Duration::from_secs(20);
 /// How many pods that have ended are kept.
 const KEPT: usize = 12_500;
 /// The taint of a node that will not come back.
@@ -28,10 +30,24 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// What this process has seen.
 #[derive(Default)]
 struct Seen {
-    /// Since when nodes are missing.
-    missing: Mutex<BTreeMap<String, Instant>>,
+    /// The nodes that pods name and that are not there.
+    missing: Mutex<BTreeMap<String, Missing>>,
     /// Pods that have ended: evicted ones first, then the oldest.
     ended: Mutex<Ended>,
+}
+
+/// A node that is not there.
+#[derive(Clone, Copy)]
+struct Missing {
+    since: Instant,
+    /// When the server last said so: one answer does for all of the node's pods.
+    confirmed: Option<Instant>,
+}
+
+impl Missing {
+    fn is_confirmed(&self, now: Instant) -> bool {
+        self.confirmed.is_some_and(|confirmed| now.saturating_duration_since(confirmed) < PERIOD)
+    }
 }
 
 #[derive(Default)]
@@ -47,17 +63,15 @@ impl Ended {
         }
     }
 
-    /// Notes a pod that has ended, and gives the one to delete, if there are more than `most`.
-    fn add(
-        &mut self,
-        key: &ObjectKey,
-        is_evicted: bool,
-        created: Option<Timestamp>,
-        most: usize,
-    ) -> Option<ObjectKey> {
+    /// Notes a pod that has ended.
+    fn add(&mut self, key: &ObjectKey, is_evicted: bool, created: Option<Timestamp>) {
         self.remove(key);
         self.places.insert(key.clone(), (!is_evicted, created));
         self.order.insert((!is_evicted, created, key.clone()));
+    }
+
+    /// The next one to delete, if there are more than `most`.
+    fn surplus(&self, most: usize) -> Option<ObjectKey> {
         let (_, _, first) = self.order.first().filter(|_| self.order.len() > most)?;
         Some(first.clone())
     }
@@ -96,10 +110,8 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         let is_evicted =
             pod.status.as_ref().is_some_and(|status| status.reason.as_deref() == Some("Evicted"));
         let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        let surplus = seen.ended.lock().add(&key, is_evicted, created, KEPT);
-        if let Some(surplus) = surplus.and_then(|key| cx.lister::<Pod>().get(&key)) {
-            end(&cx, &surplus, None).await?;
-        }
+        seen.ended.lock().add(&key, is_evicted, created);
+        end_surplus(&cx, &seen).await?;
     }
     let is_deleted = pod.metadata.deletion_timestamp.is_some();
     let name = pod::node_name(&pod);
@@ -117,16 +129,43 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         return Ok(Action::done());
     }
     let now = cx.env().instant();
-    let since = *seen.missing.lock().entry(name.to_owned()).or_insert(now);
-    let left = QUARANTINE.saturating_sub(now.saturating_duration_since(since));
+    let missing =
+        *seen.missing.lock().entry(name.to_owned()).or_insert(Missing { since: now, confirmed: None });
+    let left = QUARANTINE.saturating_sub(now.saturating_duration_since(missing.since));
     if !left.is_zero() {
         return Ok(Action::requeue_after(left));
     }
     // Nothing is deleted for what only a cache says.
-    if Api::<Node>::all(cx.untracked_client()).get_opt(name).await?.is_none() {
-        end(&cx, &pod, Some("PodGC: node no longer exists")).await?;
+    if !missing.is_confirmed(now) {
+        if Api::<Node>::all(cx.untracked_client()).get_opt(name).await?.is_some() {
+            // The cache will show it, and then its pods are looked at again.
+            return Ok(Action::requeue_after(PERIOD));
+        }
+        confirm(&cx, &seen, name, now);
     }
+    end(&cx, &pod, Some("PodGC: node no longer exists")).await?;
     Ok(Action::done())
+}
+
+/// Deletes pods that have ended until no more are left than are kept.
+async fn end_surplus(cx: &Context, seen: &Seen) -> Result<(), ReconcileError> {
+    loop {
+        let Some(surplus) = seen.ended.lock().surplus(KEPT) else { return Ok(()) };
+        if let Some(pod) = cx.lister::<Pod>().get(&surplus) {
+            end(cx, &pod, None).await?;
+        }
+        seen.ended.lock().remove(&surplus);
+    }
+}
+
+/// Notes that the server knows no such node, and forgets nodes that no pod names any more.
+fn confirm(cx: &Context, seen: &Seen, name: &str, now: Instant) {
+    let mut missing = seen.missing.lock();
+    let pods = cx.lister::<Pod>();
+    missing.retain(|node, _| pods.index_keys(caches::BY_NODE, node).is_ok_and(|pods| !pods.is_empty()));
+    if let Some(missing) = missing.get_mut(name) {
+        missing.confirmed = Some(now);
+    }
 }
 
 /// Says that a pod has failed, unless it has ended, and deletes it without waiting for a kubelet.
@@ -164,10 +203,16 @@ mod tests {
         let mut ended = Ended::default();
         let key = |name: &str| ObjectKey::namespaced("n", name);
         let at = |second| Timestamp::from_second(second).ok();
-        assert_eq!(ended.add(&key("old"), false, at(1), 2), None);
-        assert_eq!(ended.add(&key("new"), false, at(3), 2), None);
-        assert_eq!(ended.add(&key("evicted"), true, at(9), 2), Some(key("evicted")));
-        ended.remove(&key("evicted"));
-        assert_eq!(ended.add(&key("newer"), false, at(4), 2), Some(key("old")));
+        ended.add(&key("old"), false, at(1));
+        ended.add(&key("new"), false, at(3));
+        assert_eq!(ended.surplus(2), None);
+        ended.add(&key("evicted"), true, at(9));
+        ended.add(&key("newer"), false, at(4));
+        // All that are too many, one after another, also if they were there at once.
+        for expected in ["evicted", "old"] {
+            assert_eq!(ended.surplus(2), Some(key(expected)));
+            ended.remove(&key(expected));
+        }
+        assert_eq!(ended.surplus(2), None);
     }
 }

@@ -7,10 +7,10 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use setpoint::controller::Watchable;
-use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
+use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, SharedInformerFactory};
 
-use crate::failure;
 use crate::persistent_volume_binder::claims_of;
+use crate::{caches, failure};
 
 /// How long one reconcile may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -20,7 +20,8 @@ const OF_VOLUME: &str = "kubernetes.io/pv-protection";
 const PAGE: u32 = 500;
 
 /// The controller that keeps claims as long as a pod uses them.
-pub(crate) fn of_claims() -> Controller<PersistentVolumeClaim> {
+pub(crate) fn of_claims(informers: &SharedInformerFactory) -> Controller<PersistentVolumeClaim> {
+    caches::index_pods_by_claim(&informers.informer::<Pod>());
     Controller::new("persistentvolumeclaim-protection-controller", reconcile_claim)
         .watches::<Pod>(|pod| {
             let namespace = pod.namespace().unwrap_or_default();
@@ -38,29 +39,31 @@ async fn reconcile_claim(key: ObjectKey, cx: Context) -> Result<Action, Reconcil
     let Some(claim) = cx.lister::<PersistentVolumeClaim>().get(&key) else { return Ok(Action::done()) };
     let namespace = key.namespace().unwrap_or_default();
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(cx.client(), namespace);
-    let is_used = |pod: &Pod| uses(pod, key.name());
     let is_free = claim.metadata.deletion_timestamp.is_some()
-        && !cx.lister::<Pod>().namespace(namespace).list().iter().any(|pod| is_used(pod))
-        && !is_used_live(&cx, namespace, is_used).await?;
+        && !is_used(&cx, namespace, key.name())
+        && !is_used_live(&cx, namespace, key.name()).await?;
     protect(&claims, &*claim, OF_CLAIM, is_free).await
 }
 
-/// Whether a pod uses a claim. One that has no node yet will not start with a claim that is going.
-fn uses(pod: &Pod, claim: &str) -> bool {
-    !crate::pod::node_name(pod).is_empty() && claims_of(pod).iter().any(|name| name == claim)
+/// Whether a pod in the cache uses a claim.
+fn is_used(cx: &Context, namespace: &str, claim: &str) -> bool {
+    let claim = caches::claim_value(namespace, claim);
+    let pods = cx.lister::<Pod>().by_index(caches::BY_CLAIM, &claim).unwrap_or_default();
+    pods.iter().any(|pod| has_node(pod))
+}
+
+/// A pod that has no node yet will not start with a claim that is going.
+fn has_node(pod: &Pod) -> bool {
+    !crate::pod::node_name(pod).is_empty()
 }
 
 /// Asks the server: nothing is given up for what only a cache says.
-async fn is_used_live(
-    cx: &Context,
-    namespace: &str,
-    is_used: impl Fn(&Pod) -> bool,
-) -> Result<bool, kube::Error> {
+async fn is_used_live(cx: &Context, namespace: &str, claim: &str) -> Result<bool, kube::Error> {
     let pods: Api<Pod> = Api::namespaced(cx.untracked_client(), namespace);
     let mut page = ListParams::default().limit(PAGE);
     loop {
         let list = pods.list(&page).await?;
-        if list.items.iter().any(&is_used) {
+        if list.items.iter().any(|pod| has_node(pod) && claims_of(pod).iter().any(|name| name == claim)) {
             return Ok(true);
         }
         match list.metadata.continue_.filter(|token| !token.is_empty()) {

@@ -1,5 +1,7 @@
 //! The suite `helm`: a small chart is installed, upgraded, rolled back and uninstalled.
 
+pub(crate) mod shapes;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

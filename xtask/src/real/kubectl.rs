@@ -114,6 +114,11 @@ impl Kubectl {
         })
     }
 
+    /// The namespace of its commands.
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// Writes a file that commands can name.
     pub(super) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> Result<()> {
         Ok(std::fs::write(self.folder.path().join(name), content)?)

@@ -40,6 +40,8 @@ pub(crate) const KUBE_CONTROLLER_MANAGER: Peer = Peer {
     package: "k8s.io/kubernetes/cmd/kube-controller-manager",
     ..KUBECTL
 };
+pub(crate) const KUBE_SCHEDULER: Peer =
+    Peer { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler", ..KUBECTL };
 pub(crate) const ETCD: Peer = Peer {
     name: "etcd",
     module: "etcd",
@@ -97,18 +99,28 @@ pub(crate) const SAMPLE_APISERVER: Peer = Peer {
     versioned_by: "k8s.io/sample-apiserver",
 };
 
+/// The operator of Prometheus, unmodified.
+pub(crate) const PROMETHEUS_OPERATOR: Peer = Peer {
+    name: "prometheus-operator",
+    module: "prometheus-operator",
+    package: "github.com/prometheus-operator/prometheus-operator/cmd/operator",
+    versioned_by: "github.com/prometheus-operator/prometheus-operator",
+};
+
 /// Every peer, in the order in which they are wanted.
-pub(crate) const ALL: [&Peer; 10] = [
+pub(crate) const ALL: [&Peer; 12] = [
     &KUBECTL,
     &OLD_KUBECTL,
     &CLIENT_GO,
     &ETCD,
     &KUBE_APISERVER,
     &KUBE_CONTROLLER_MANAGER,
+    &KUBE_SCHEDULER,
     &HELM,
     &CONTROLLER_RUNTIME,
     &SAMPLE_CONTROLLER,
     &SAMPLE_APISERVER,
+    &PROMETHEUS_OPERATOR,
 ];
 
 impl Peer {
@@ -122,6 +134,19 @@ impl Peer {
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         required(&text, self.versioned_by)
             .with_context(|| format!("{} does not require {}", path.display(), self.versioned_by))
+    }
+
+    /// Where the module proxy has put the source of the program, for what comes with it.
+    pub(crate) fn source(&self) -> Result<PathBuf> {
+        let mut command = Command::new("go");
+        command.args(["mod", "download", "-json", self.versioned_by]).current_dir(self.folder());
+        let done = process::run(command, None, BUILD_LIMIT)?;
+        if !done.status.success() {
+            bail!("the source of {} cannot be had: {}", self.title(), last_lines(&done.stderr));
+        }
+        let answer: serde_json::Value = serde_json::from_str(&done.stdout)?;
+        let folder = answer["Dir"].as_str().context("go does not say where it has put it")?;
+        Ok(PathBuf::from(folder))
     }
 
     /// Name and version, such as `kubectl v1.37.1`.

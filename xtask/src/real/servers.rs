@@ -251,6 +251,11 @@ impl Server {
         &self.kubeconfig
     }
 
+    /// A file that one of its processes has written.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     pub(crate) fn client(&self) -> Result<Client> {
         Client::admin(&Kubeconfig::read(&self.kubeconfig)?)
     }
@@ -320,7 +325,13 @@ impl Server {
 
     fn last_words(&self) -> String {
         let mut text = String::new();
-        for name in ["setpoint.log", "kube-apiserver.log", "kube-controller-manager.log", "etcd.log"] {
+        for name in [
+            "setpoint.log",
+            "kube-apiserver.log",
+            "kube-controller-manager.log",
+            "kube-scheduler.log",
+            "etcd.log",
+        ] {
             let log = fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
             text.push_str(&lines[lines.len().saturating_sub(8)..].join("\n"));
@@ -330,7 +341,12 @@ impl Server {
 
     /// Resident memory of all its processes, in KiB.
     pub(crate) fn resident(&self) -> Result<u64> {
-        self.processes.iter().map(|process| resident(process.id())).sum()
+        self.processes.iter().map(|process| memory(process.id(), "VmRSS:")).sum()
+    }
+
+    /// The part of it that is no page of a file, in KiB.
+    pub(crate) fn own(&self) -> Result<u64> {
+        self.processes.iter().map(|process| memory(process.id(), "RssAnon:")).sum()
     }
 
     /// Processor time of all its processes so far.
@@ -381,9 +397,10 @@ pub(crate) fn etcd_command(binary: &Path, options: &[&str], client: &str) -> Res
     Ok(command)
 }
 
-fn resident(id: u32) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).context("resident memory needs /proc")?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+/// A line of what the kernel says about a process, in KiB.
+fn memory(id: u32, name: &str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).context("memory is read from /proc")?;
+    let line = status.lines().find(|line| line.starts_with(name)).with_context(|| format!("no {name}"))?;
     let number = line.split_whitespace().nth(1).context("no number")?;
     Ok(number.parse()?)
 }
@@ -439,6 +456,8 @@ impl Credentials {
         fs::write(folder.join("proxy.crt"), proxy.pem())?;
         fs::write(folder.join("proxy.key"), proxy_key.serialize_pem())?;
         fs::write(folder.join("ca.crt"), ca.pem())?;
+        // For a controller manager that signs certificates.
+        fs::write(folder.join("ca.key"), ca.key().serialize_pem())?;
         fs::write(folder.join("server.crt"), server.pem())?;
         fs::write(folder.join("server.key"), server_key.serialize_pem())?;
         let service_accounts = KeyPair::generate()?;

@@ -181,7 +181,11 @@ async fn remove(
     commit(revision, Action::Delete).await.map(Payload::Stored)
 }
 
-fn check_preconditions(resource: &Resource, object: &Value, options: &DeleteOptions) -> Result<()> {
+pub(super) fn check_preconditions(
+    resource: &Resource,
+    object: &Value,
+    options: &DeleteOptions,
+) -> Result<()> {
     let metadata = |field| object::text(object, &["metadata", field]).unwrap_or_default();
     for (what, field, wanted) in
         [("UID", "uid", &options.uid), ("ResourceVersion", "resourceVersion", &options.resource_version)]

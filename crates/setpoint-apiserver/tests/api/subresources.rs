@@ -105,7 +105,9 @@ async fn an_eviction_respects_the_disruption_budget() {
     let mut web = pod("web");
     web["metadata"]["labels"] = json!({"app": "web"});
     api.post(PODS, &web).await.ok();
-    api.merge(&format!("{PODS}/web/status"), &json!({"status": {"phase": "Running"}})).await.ok();
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    let running = json!({"status": {"phase": "Running", "conditions": ready}});
+    api.merge(&format!("{PODS}/web/status"), &running).await.ok();
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
     api.post(budgets, &budget).await.ok();
@@ -135,6 +137,47 @@ async fn an_eviction_respects_the_disruption_budget() {
     let spent = api.get(&format!("{budgets}/b")).await.ok();
     assert_eq!(spent["status"]["disruptionsAllowed"], 0);
     assert!(spent["status"]["disruptedPods"]["web"].is_string());
+}
+
+/// A pod that is not ready is no loss, where the budget says so or enough others are ready; and a pod that goes says why.
+#[tokio::test]
+async fn an_eviction_spends_nothing_for_a_pod_that_is_not_ready() {
+    let api = Api::new();
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 2, "selector": selector}});
+    api.post(budgets, &budget).await.ok();
+    let status = |generation: u8, healthy: u8| {
+        json!({"status": {"observedGeneration": generation, "disruptionsAllowed": 0,
+        "currentHealthy": healthy, "desiredHealthy": 2, "expectedPods": 3}})
+    };
+    let evict = async |name: &str| {
+        let mut web = pod(name);
+        web["metadata"]["labels"] = json!({"app": "web"});
+        // It stays, so that it can be looked at.
+        web["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        api.post(PODS, &web).await.ok();
+        api.merge(&format!("{PODS}/{name}/status"), &json!({"status": {"phase": "Running"}})).await.ok();
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+        let code = api.post(&format!("{PODS}/{name}/eviction"), &eviction).await.code;
+        let pod = api.get(&format!("{PODS}/{name}")).await.ok();
+        (code, pod["metadata"]["deletionTimestamp"].is_string(), pod["status"]["conditions"][0].clone())
+    };
+    api.merge(&format!("{budgets}/b/status"), &status(1, 1)).await.ok();
+    let (code, is_deleted, condition) = evict("few").await;
+    assert_eq!((code, is_deleted, condition), (429, false, Value::Null));
+    api.merge(&format!("{budgets}/b/status"), &status(1, 2)).await.ok();
+    let (code, is_deleted, condition) = evict("enough").await;
+    assert_eq!((code, is_deleted), (201, true));
+    assert_eq!((&condition["type"], &condition["status"]), (&json!("DisruptionTarget"), &json!("True")));
+    assert_eq!(condition["reason"], "EvictionByEvictionAPI");
+    assert_eq!(condition["message"], "Eviction API: evicting");
+    api.merge(&format!("{budgets}/b"), &json!({"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}}))
+        .await
+        .ok();
+    api.merge(&format!("{budgets}/b/status"), &status(2, 0)).await.ok();
+    assert_eq!(evict("always").await.0, 201);
+    assert_eq!(api.get(&format!("{budgets}/b")).await.ok()["status"].get("disruptedPods"), None);
 }
 
 #[tokio::test]

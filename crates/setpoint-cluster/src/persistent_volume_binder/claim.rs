@@ -11,10 +11,9 @@ use setpoint::{Action, Context, Event, ObjectKey, ReconcileError, patch_status};
 
 use super::matching::{best, is_for, mismatch};
 use super::{
-    BIND_COMPLETED, BOUND_BY_CONTROLLER, DEFAULT_CLASS, SELECTED_NODE, claims_of, class_of, is_bound,
-    provision, storage,
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, DEFAULT_CLASS, SELECTED_NODE, class_of, is_bound, provision, storage,
 };
-use crate::failure;
+use crate::{caches, failure};
 
 pub(super) async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let Some(claim) = cx.lister::<PersistentVolumeClaim>().get(&key) else { return Ok(Action::done()) };
@@ -82,7 +81,8 @@ impl Work<'_> {
             .as_ref()
             .is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"));
         let node = self.claim.annotations().get(SELECTED_NODE).cloned().or_else(|| self.node_of_consumer());
-        if let Some(volume) = best(self.claim, &volumes.list(), waits && node.is_none()) {
+        let candidates = self.candidates(class_of(self.claim).unwrap_or_default());
+        if let Some(volume) = best(self.claim, &candidates, waits && node.is_none()) {
             return self.bind_to(&volume, true).await;
         }
         if waits && node.is_none() {
@@ -136,7 +136,7 @@ impl Work<'_> {
         if let Some(class) = classes.iter().filter(is_default).max_by_key(created) {
             return self.patch(json!({"spec": {"storageClassName": class.name_any()}})).await;
         }
-        let volumes = self.cx.lister::<PersistentVolume>().list();
+        let volumes = self.candidates("");
         let mut plain = PersistentVolumeClaim::clone(self.claim);
         plain.spec.get_or_insert_default().storage_class_name = Some(String::new());
         if let Some(volume) = best(&plain, &volumes, false) {
@@ -147,13 +147,22 @@ impl Work<'_> {
         self.set_phase("Pending").await
     }
 
+    /// The volumes that are for this claim, and those of a class that are for none.
+    fn candidates(&self, class: &str) -> Vec<Arc<PersistentVolume>> {
+        let volumes = self.cx.lister::<PersistentVolume>();
+        let claim = caches::claim_value(&self.claim.namespace().unwrap_or_default(), &self.claim.name_any());
+        let found = |value: &str| volumes.by_index(caches::BY_CLAIM_OR_CLASS, value).unwrap_or_default();
+        let mut candidates = found(&claim);
+        candidates.extend(found(&caches::free_of_class(class)));
+        candidates
+    }
+
     /// The node of a pod that uses the claim.
     fn node_of_consumer(&self) -> Option<String> {
-        let pods = self.cx.lister::<Pod>().namespace(&self.claim.namespace().unwrap_or_default()).list();
-        let name = self.claim.name_any();
-        let is_consumer =
-            |pod: &&Arc<Pod>| !crate::pod::node_name(pod).is_empty() && claims_of(pod).contains(&name);
-        pods.iter().find(is_consumer).map(|pod| crate::pod::node_name(pod).to_owned())
+        let claim = caches::claim_value(&self.claim.namespace().unwrap_or_default(), &self.claim.name_any());
+        let pods = self.cx.lister::<Pod>().by_index(caches::BY_CLAIM, &claim).unwrap_or_default();
+        let nodes = pods.iter().map(|pod| crate::pod::node_name(pod));
+        nodes.into_iter().find(|node| !node.is_empty()).map(str::to_owned)
     }
 
     /// Binds to the volume that the claim names itself.

@@ -92,8 +92,9 @@ impl Run<'_> {
         let name = new.name_any();
         match pods.create(&PostParams::default(), new).await {
             Ok(created) => {
-                self.own_claims(&created).await?;
+                // Said first: giving the claims their owners may fail, when somebody binds them at the same time.
                 self.tell("Create", &name, None);
+                self.own_claims(&created).await?;
             }
             // The cache will show who it is.
             Err(error) if failure::already_exists(&error) => return Err(error.into()),
@@ -135,22 +136,28 @@ impl Run<'_> {
         if is_identified && self.claims_are_owned(pod) {
             return Ok(());
         }
+        let name = pod.name_any();
+        if let Err(error) = self.own_claims(pod).await {
+            self.tell("Update", &name, Some(&error.to_string()));
+            return Err(error);
+        }
         if !is_identified {
             let mut changed = Pod::clone(pod);
             identity::identify(self.set, &mut changed);
             self.create_claims(&changed).await?;
             let pods: Api<Pod> = Api::namespaced(self.cx.client(), &self.set.namespace().unwrap_or_default());
-            let name = pod.name_any();
             match pods.replace(&name, &PostParams::default(), &changed).await {
                 Err(error) if failure::is_not_found(&error) => return Ok(()),
                 Err(error) => {
                     self.tell("Update", &name, Some(&failure::message(&error)));
                     return Err(error.into());
                 }
-                Ok(_) => self.tell("Update", &name, None),
+                Ok(_) => {}
             }
         }
-        self.own_claims(pod).await
+        // Also where only its claims have other owners now, as people know it.
+        self.tell("Update", &name, None);
+        Ok(())
     }
 
     /// Deletes pods that have no place any more.

@@ -10,7 +10,7 @@ use kube::api::DeleteParams;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use setpoint_env::Task;
-use setpoint_sim::{Match, Swarm, World};
+use setpoint_sim::{Match, Refusal, Swarm, World};
 use tokio::time::sleep;
 
 use crate::kubelet::BROKEN;
@@ -237,6 +237,42 @@ fn claims_go_with_what_the_policy_says() {
         running.patch::<StatefulSet>("db", keep).await;
         sleep(10 * SECOND).await;
         assert_eq!(owner("data-db-1").await, []);
+        let events = running.events("db").await;
+        let told = |reason: &str, note: &str| events.contains(&(reason.to_owned(), note.to_owned()));
+        for pod in ["db-0", "db-1"] {
+            assert!(
+                told("SuccessfulCreate", &format!("Create Pod {pod} in StatefulSet db successful")),
+                "{events:?}"
+            );
+            assert!(
+                told("SuccessfulUpdate", &format!("Update Pod {pod} in StatefulSet db successful")),
+                "{events:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_pod_is_told_of_though_its_claims_cannot_get_their_owner_at_once() {
+    run(async |running| {
+        let policy = json!({"whenScaled": "Delete", "whenDeleted": "Delete"});
+        let spec = json!({"volumeClaimTemplates": claims(), "persistentVolumeClaimRetentionPolicy": policy});
+        let mut claim = claims()[0].clone();
+        claim["metadata"]["name"] = json!("data-db-0");
+        running.create::<PersistentVolumeClaim>(claim).await;
+        sleep(SECOND).await;
+        // Whoever binds the claim is quicker.
+        let patches = Match::patch("persistentvolumeclaims").client("controllers");
+        running.world.faults().on(patches).refuse(Refusal::Conflict).times(1);
+        running.create::<StatefulSet>(set(1, spec)).await;
+        settle(&running).await;
+        sleep(MINUTE).await;
+        let claim: PersistentVolumeClaim = running.get("data-db-0").await;
+        assert_eq!(claim.owner_references().len(), 1);
+        let events = running.events("db").await;
+        let told = ("SuccessfulCreate".to_owned(), "Create Pod db-0 in StatefulSet db successful".to_owned());
+        assert!(events.contains(&told), "{events:?}");
+        running.world.faults().assert_all_fired();
     });
 }
 

@@ -1,230 +1,302 @@
-//! StatefulSets, DaemonSets and budgets.
+//! StatefulSets.
 
-use anyhow::Result;
+use std::time::Duration;
 
-use super::{Kubectl, Scenario, sorted, wait, wait_for_words};
+use anyhow::{Result, ensure};
+
+use super::order::{Called, Order};
+use super::{Kubectl, Scenario, create, events, sorted, wait, wait_for_words};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a stateful set, up and down", run: scale },
     Scenario { name: "a stateful set: rollout, partition, undo", run: roll },
     Scenario { name: "a stateful set in parallel", run: parallel },
+    Scenario { name: "a stateful set: several of an order at a time", run: several },
+    Scenario { name: "a stateful set: pods that must be ready for a while", run: min_ready },
+    Scenario { name: "a stateful set: a rollout that breaks", run: broken },
+    Scenario { name: "a stateful set: on delete, history", run: on_delete },
+    Scenario { name: "a stateful set that finds its pods again", run: orphans },
     Scenario { name: "claims of a stateful set", run: claims },
-    Scenario { name: "a daemon set: rollout, undo", run: daemons },
-    Scenario { name: "a daemon set that chooses nodes", run: chosen },
-    Scenario { name: "a disruption budget", run: budget },
-    Scenario { name: "a replication controller", run: controller },
+    Scenario { name: "claims of a stateful set that outlive it", run: kept_claims },
 ];
 
-fn create(kubectl: &Kubectl, object: &str) -> Result<()> {
-    kubectl.file("object.json", object)?;
-    kubectl.ok("create -f object.json").map(drop)
-}
-
-fn template(labels: &str, image: &str) -> String {
-    format!(
-        "\"selector\":{{\"matchLabels\":{{{labels}}}}},\"template\":{{\"metadata\":{{\"labels\":{{{labels}}}}},\
-         \"spec\":{{\"containers\":[{{\"name\":\"a\",\"image\":\"{image}\"}}]}}}}"
-    )
-}
-
-/// A StatefulSet of two pods, with more in its spec.
-fn create_set(kubectl: &Kubectl, more: &str) -> Result<()> {
-    let template = template("\"app\":\"db\"", "nginx");
+/// A StatefulSet of some pods, with more in its spec.
+fn create_set(kubectl: &Kubectl, replicas: usize, more: &str) -> Result<()> {
     create(
         kubectl,
         &format!(
-            "{{\"apiVersion\":\"apps/v1\",\"kind\":\"StatefulSet\",\"metadata\":{{\"name\":\"db\"}},\
-         \"spec\":{{\"replicas\":2,\"serviceName\":\"db\",{template}{more}}}}}"
+            "apiVersion: apps/v1
+kind: StatefulSet
+metadata: {{name: db}}
+spec:
+  replicas: {replicas}
+  serviceName: db
+  selector: {{matchLabels: {{app: db}}}}
+  template:
+    metadata: {{labels: {{app: db}}}}
+    spec: {{terminationGracePeriodSeconds: 5, containers: [{{name: a, image: nginx}}]}}
+{more}"
         ),
     )?;
-    settle(kubectl, "2")
+    settle(kubectl, replicas)
 }
 
-fn settle(kubectl: &Kubectl, replicas: &str) -> Result<()> {
+fn settle(kubectl: &Kubectl, replicas: usize) -> Result<()> {
     let numbers = "{.status.replicas} {.status.availableReplicas}";
     wait(kubectl, &format!("get statefulset db -o jsonpath='{numbers}'"), &format!("{replicas} {replicas}"))
 }
 
-/// What a StatefulSet, its pods, revisions and events say.
+/// Waits until as many pods are of the newest template, and all are there.
+fn settle_updated(kubectl: &Kubectl, replicas: usize, updated: usize) -> Result<()> {
+    let numbers = "{.status.replicas} {.status.availableReplicas} {.status.updatedReplicas}";
+    let expected = format!("{replicas} {replicas} {updated}");
+    wait(kubectl, &format!("get statefulset db -o jsonpath='{numbers}'"), &expected)
+}
+
+fn set_image(kubectl: &Kubectl, image: &str) -> Result<()> {
+    kubectl.ok(&format!("set image statefulset/db a={image}")).map(drop)
+}
+
+/// What a StatefulSet, its pods, revisions and events say. Revisions are called by their numbers: their names are
+/// hashes, which are made in another way.
 fn state(kubectl: &Kubectl) -> Result<String> {
     let numbers = "{.status.observedGeneration} {.status.replicas} {.status.readyReplicas} {.status.availableReplicas} \
                    {.status.currentReplicas} {.status.updatedReplicas} {.status.collisionCount} \
-                   {.status.currentRevision} {.status.updateRevision}";
+                   {.status.currentRevision} {.status.updateRevision} {.status.conditions}";
     let numbers = kubectl.ok(&format!("get statefulset db -o jsonpath='{numbers}'"))?;
-    let pods = "{range .items[*]}{.metadata.name}:{.spec.hostname}:{.spec.subdomain}:\
-                {.metadata.labels.controller-revision-hash}:{.metadata.labels.apps\\.kubernetes\\.io/pod-index}:\
-                {.spec.containers[0].image} {end}";
+    let pods = "{range .items[*]}{.metadata.name}:{.spec.hostname}:{.spec.subdomain}:{.metadata.labels}:\
+                {.metadata.ownerReferences[*].kind}:{.metadata.ownerReferences[*].blockOwnerDeletion}:\
+                {.spec.volumes[*].persistentVolumeClaim}:{.spec.containers[0].image} {end}";
     let pods = sorted(kubectl, "pods", pods)?;
-    let revisions = "{range .items[*]}{.metadata.name}:{.revision}:{.metadata.labels} {end}";
+    let revisions = "{range .items[*]}{.revision}:{.metadata.ownerReferences[*].kind}:{.metadata.name}:\
+                     {.data.spec.template.metadata}:{.data.spec.template.spec.containers}:\
+                     {.data.spec.template.\\$patch} {end}";
     let revisions = sorted(kubectl, "controllerrevisions", revisions)?;
-    let events = "{range .items[?(@.involvedObject.kind==\"StatefulSet\")]}{.type}:{.reason} {end}";
-    Ok(format!("{numbers} | {pods} | {revisions} | {}", sorted(kubectl, "events", events)?))
+    let state = format!("{numbers} | {pods} | {revisions} | {}", events(kubectl, "StatefulSet")?);
+    let names = kubectl
+        .ok("get controllerrevisions -o jsonpath='{range .items[*]}{.metadata.name}={.revision} {end}'")?;
+    let names = names.split_whitespace().filter_map(|pair| pair.split_once('='));
+    Ok(names.fold(state, |state, (name, number)| state.replace(name, &format!("revision-{number}"))))
 }
 
 fn scale(kubectl: &Kubectl) -> Result<String> {
-    create_set(kubectl, ",\"ordinals\":{\"start\":3}")?;
+    let order = Order::watch(kubectl, Called::Name)?;
+    create_set(kubectl, 2, "  ordinals: {start: 3}")?;
     let up = state(kubectl)?;
-    for replicas in ["4", "1"] {
+    for replicas in [4, 1] {
         kubectl.ok(&format!("scale statefulset/db --replicas={replicas}"))?;
         settle(kubectl, replicas)?;
     }
     wait_for_words(kubectl, "get pods -o name", 1)?;
     kubectl.ok("rollout status statefulset/db --timeout=55s")?;
-    Ok(format!("{up} | {}", state(kubectl)?))
+    // Another start: the pod of the new place comes before that of the old one goes.
+    kubectl.ok("patch statefulset db -p '{\"spec\":{\"ordinals\":{\"start\":4}}}'")?;
+    wait(kubectl, "get pods -o jsonpath='{.items[*].metadata.name}'", "db-4")?;
+    settle(kubectl, 1)?;
+    Ok(format!("{up} | {} | {}", order.all(kubectl)?, state(kubectl)?))
 }
 
 fn roll(kubectl: &Kubectl) -> Result<String> {
-    create_set(
-        kubectl,
-        ",\"updateStrategy\":{\"type\":\"RollingUpdate\",\"rollingUpdate\":{\"partition\":1}}",
-    )?;
-    kubectl.ok("set image statefulset/db a=nginx:2")?;
-    wait(kubectl, "get pod db-1 -o jsonpath='{.spec.containers[0].image}'", "nginx:2")?;
-    settle(kubectl, "2")?;
-    wait(kubectl, "get statefulset db -o jsonpath='{.status.updatedReplicas}'", "1")?;
+    create_set(kubectl, 3, "  updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 2}}")?;
+    let order = Order::watch(kubectl, Called::Name)?;
+    set_image(kubectl, "nginx:2")?;
+    settle_updated(kubectl, 3, 1)?;
+    // One below the partition comes back as it was.
+    kubectl.ok("delete pod db-0")?;
+    settle_updated(kubectl, 3, 1)?;
     let halfway = state(kubectl)?;
     kubectl.ok(
         "patch statefulset db -p '{\"spec\":{\"updateStrategy\":{\"rollingUpdate\":{\"partition\":0}}}}'",
     )?;
     kubectl.ok("rollout status statefulset/db --timeout=55s")?;
+    settle_updated(kubectl, 3, 3)?;
     let first = kubectl.ok("rollout history statefulset/db")?;
     kubectl.says("rollout undo statefulset/db", "statefulset.apps/db rolled back")?;
     kubectl.ok("rollout status statefulset/db --timeout=55s")?;
-    settle(kubectl, "2")?;
+    settle_updated(kubectl, 3, 3)?;
     let second = kubectl.ok("rollout history statefulset/db")?;
-    Ok(format!("{halfway} | {first} | {second} | {}", state(kubectl)?))
+    Ok(format!("{halfway} | {first} | {second} | {} | {}", order.all(kubectl)?, state(kubectl)?))
 }
 
 fn parallel(kubectl: &Kubectl) -> Result<String> {
+    let order = Order::watch(kubectl, Called::Name)?;
     create_set(
         kubectl,
-        ",\"podManagementPolicy\":\"Parallel\",\"updateStrategy\":{\"type\":\"RollingUpdate\",\
-         \"rollingUpdate\":{\"maxUnavailable\":2}}",
+        3,
+        "  podManagementPolicy: Parallel
+  updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 2}}",
     )?;
-    kubectl.ok("set image statefulset/db a=nginx:2")?;
-    kubectl.ok("rollout status statefulset/db --timeout=55s")?;
-    settle(kubectl, "2")?;
-    wait(kubectl, "get statefulset db -o jsonpath='{.status.updatedReplicas}'", "2")?;
-    state(kubectl)
+    set_image(kubectl, "nginx:2")?;
+    settle_updated(kubectl, 3, 3)?;
+    kubectl.ok("scale statefulset/db --replicas=0")?;
+    wait_for_words(kubectl, "get pods -o name", 0)?;
+    settle_down(kubectl)?;
+    Ok(format!("{} | {}", order.decisions(kubectl)?, state(kubectl)?))
 }
 
-fn claims(kubectl: &Kubectl) -> Result<String> {
-    for n in 0..2 {
+fn settle_down(kubectl: &Kubectl) -> Result<()> {
+    wait(kubectl, "get statefulset db -o jsonpath='{.status.replicas} {.status.observedGeneration}'", "0 3")
+}
+
+fn several(kubectl: &Kubectl) -> Result<String> {
+    create_set(
+        kubectl,
+        4,
+        "  updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 50%, partition: 1}}",
+    )?;
+    let order = Order::watch(kubectl, Called::Name)?;
+    set_image(kubectl, "nginx:2")?;
+    settle_updated(kubectl, 4, 3)?;
+    Ok(format!("{} | {}", order.decisions(kubectl)?, state(kubectl)?))
+}
+
+fn min_ready(kubectl: &Kubectl) -> Result<String> {
+    let order = Order::watch(kubectl, Called::Name)?;
+    create_set(kubectl, 2, "  minReadySeconds: 2")?;
+    set_image(kubectl, "nginx:2")?;
+    settle_updated(kubectl, 2, 2)?;
+    Ok(format!("{} | {}", order.all(kubectl)?, state(kubectl)?))
+}
+
+/// A pod that cannot start holds a rollout; the way back does not help it, deleting it does.
+fn broken(kubectl: &Kubectl) -> Result<String> {
+    create_set(kubectl, 2, "")?;
+    let order = Order::watch(kubectl, Called::Name)?;
+    let bad = "{\"spec\":{\"template\":{\"metadata\":{\"annotations\":{\"sim.setpoint.dev/image-pull-error\":\"no\"}}}}}";
+    kubectl.ok(&format!("patch statefulset db -p '{bad}'"))?;
+    let waits = "{.status.containerStatuses[0].state.waiting.reason}";
+    let is_stuck = |reason: &str| wait(kubectl, &format!("get pod db-1 -o jsonpath='{waits}'"), reason);
+    is_stuck("ImagePullBackOff").or_else(|_| is_stuck("ErrImagePull"))?;
+    kubectl.ok("rollout undo statefulset/db")?;
+    std::thread::sleep(Duration::from_secs(3));
+    let stuck = kubectl.ok("get pods -o jsonpath='{.items[*].status.phase}'")?;
+    ensure!(stuck == "Running Pending", "the broken pod was replaced: {stuck}");
+    kubectl.ok("delete pod db-1")?;
+    settle_updated(kubectl, 2, 2)?;
+    Ok(format!("{} | {}", order.all(kubectl)?, state(kubectl)?))
+}
+
+fn on_delete(kubectl: &Kubectl) -> Result<String> {
+    create_set(kubectl, 2, "  updateStrategy: {type: OnDelete}\n  revisionHistoryLimit: 1")?;
+    let order = Order::watch(kubectl, Called::Name)?;
+    for image in ["nginx:2", "nginx:3", "nginx:4"] {
+        set_image(kubectl, image)?;
+        let observed = "get statefulset db -o jsonpath='{.status.observedGeneration}'";
+        wait(kubectl, observed, &kubectl.field("statefulset db", ".metadata.generation")?)?;
+    }
+    wait_for_words(kubectl, "get controllerrevisions -o name", 3)?;
+    let before = state(kubectl)?;
+    kubectl.ok("delete pod db-0")?;
+    settle_updated(kubectl, 2, 1)?;
+    Ok(format!("{before} | {} | {}", order.all(kubectl)?, state(kubectl)?))
+}
+
+fn orphans(kubectl: &Kubectl) -> Result<String> {
+    create_set(kubectl, 2, "")?;
+    let uids = kubectl.ok("get pods -o jsonpath='{.items[*].metadata.uid}'")?;
+    kubectl.ok("delete statefulset db --cascade=orphan")?;
+    wait(kubectl, "get pods -o jsonpath='{.items[*].metadata.ownerReferences}'", "")?;
+    create_set(kubectl, 2, "")?;
+    let owner = "get pods -o jsonpath='{.items[*].metadata.ownerReferences[0].kind}'";
+    wait(kubectl, owner, "StatefulSet StatefulSet")?;
+    wait(
+        kubectl,
+        "get controllerrevisions -o jsonpath='{.items[*].metadata.ownerReferences[0].kind}'",
+        "StatefulSet",
+    )?;
+    settle_updated(kubectl, 2, 2)?;
+    let same = kubectl.ok("get pods -o jsonpath='{.items[*].metadata.uid}'")? == uids;
+    Ok(format!("the same pods: {same} | {}", state(kubectl)?))
+}
+
+const TEMPLATE: &str = "  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], storageClassName: stateful, resources: {requests: {storage: 1Gi}}}
+";
+
+/// Volumes that the claims of a set can have.
+fn volumes(kubectl: &Kubectl, number: usize) -> Result<()> {
+    for n in 0..number {
         create(
             kubectl,
             &format!(
-                "{{\"apiVersion\":\"v1\",\"kind\":\"PersistentVolume\",\"metadata\":{{\"name\":\"stateful-{n}\"}},\
-                 \"spec\":{{\"capacity\":{{\"storage\":\"2Gi\"}},\"accessModes\":[\"ReadWriteOnce\"],\
-                 \"storageClassName\":\"stateful\",\"persistentVolumeReclaimPolicy\":\"Retain\",\
-                 \"hostPath\":{{\"path\":\"/x\"}}}}}}"
+                "apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: stateful-{n}}}
+spec:
+  capacity: {{storage: 2Gi}}
+  accessModes: [ReadWriteOnce]
+  storageClassName: stateful
+  persistentVolumeReclaimPolicy: Retain
+  hostPath: {{path: /x}}"
             ),
         )?;
     }
-    create_set(
-        kubectl,
-        ",\"volumeClaimTemplates\":[{\"metadata\":{\"name\":\"data\"},\"spec\":{\"accessModes\":[\"ReadWriteOnce\"],\
-         \"storageClassName\":\"stateful\",\"resources\":{\"requests\":{\"storage\":\"1Gi\"}}}}],\
-         \"persistentVolumeClaimRetentionPolicy\":{\"whenScaled\":\"Delete\",\"whenDeleted\":\"Delete\"}",
-    )?;
-    let claims = "{range .items[*]}{.metadata.name}:{.status.phase}:{.status.capacity.storage}:\
-                  {.metadata.ownerReferences[*].kind}:{.metadata.finalizers}:{.metadata.annotations} {end}";
-    let bound = sorted(kubectl, "persistentvolumeclaims", claims)?;
-    kubectl.ok("scale statefulset/db --replicas=1")?;
-    settle(kubectl, "1")?;
-    wait_for_words(kubectl, "get persistentvolumeclaims -o name", 1)?;
-    kubectl.ok("delete statefulset db")?;
-    wait_for_words(kubectl, "get persistentvolumeclaims -o name", 0)?;
-    let phase = "{.status.phase}";
-    for n in 0..2 {
-        wait(kubectl, &format!("get persistentvolume stateful-{n} -o jsonpath='{phase}'"), "Released")?;
+    Ok(())
+}
+
+/// The volumes are let go of, and deleted.
+fn delete_volumes(kubectl: &Kubectl, number: usize) -> Result<()> {
+    for n in 0..number {
+        wait(
+            kubectl,
+            &format!("get persistentvolume stateful-{n} -o jsonpath='{{.status.phase}}'"),
+            "Released",
+        )?;
         kubectl.ok(&format!("delete persistentvolume stateful-{n}"))?;
     }
-    Ok(bound)
+    Ok(())
 }
 
-fn daemon_state(kubectl: &Kubectl) -> Result<String> {
-    let numbers = "{.status.observedGeneration} {.status.currentNumberScheduled} {.status.desiredNumberScheduled} \
-                   {.status.numberAvailable} {.status.numberMisscheduled} {.status.numberReady} \
-                   {.status.numberUnavailable} {.status.updatedNumberScheduled}";
-    let numbers = kubectl.ok(&format!("get daemonset agent -o jsonpath='{numbers}'"))?;
-    let pods = "{range .items[*]}{.spec.nodeName}:{.metadata.labels.pod-template-generation}:\
-                {.spec.tolerations[*].key}:{.spec.containers[0].image} {end}";
-    let pods = sorted(kubectl, "pods", pods)?;
-    let revisions = "{range .items[*]}{.revision} {end}";
-    let revisions = sorted(kubectl, "controllerrevisions", revisions)?;
-    let events = "{range .items[?(@.involvedObject.kind==\"DaemonSet\")]}{.type}:{.reason} {end}";
-    Ok(format!("{numbers} | {pods} | {revisions} | {}", sorted(kubectl, "events", events)?))
+/// Which of several equal volumes a claim gets is chance.
+fn claims_state(kubectl: &Kubectl) -> Result<String> {
+    let claims = "{range .items[*]}{.metadata.name}:{.status.phase}:{.status.capacity.storage}:{.metadata.labels}:\
+                  {.metadata.ownerReferences[*].kind}:{.metadata.ownerReferences[*].controller}:\
+                  {.metadata.ownerReferences[*].blockOwnerDeletion}:\
+                  {.metadata.finalizers}:{.metadata.annotations} {end}";
+    sorted(kubectl, "persistentvolumeclaims", claims)
 }
 
-fn create_daemons(kubectl: &Kubectl) -> Result<()> {
-    let template = template("\"app\":\"agent\"", "nginx");
-    create(
-        kubectl,
-        &format!(
-            "{{\"apiVersion\":\"apps/v1\",\"kind\":\"DaemonSet\",\"metadata\":{{\"name\":\"agent\"}},\"spec\":{{{template}}}}}"
-        ),
-    )?;
-    wait(kubectl, "get daemonset agent -o jsonpath='{.status.numberAvailable}'", &super::NODES.to_string())
+fn claims(kubectl: &Kubectl) -> Result<String> {
+    volumes(kubectl, 2)?;
+    let policy = "  persistentVolumeClaimRetentionPolicy: {whenScaled: Delete, whenDeleted: Delete}";
+    create_set(kubectl, 2, &format!("{TEMPLATE}{policy}"))?;
+    let owners = "get persistentvolumeclaims -o jsonpath='{.items[*].metadata.ownerReferences[0].kind}'";
+    wait(kubectl, owners, "StatefulSet StatefulSet")?;
+    let bound = claims_state(kubectl)?;
+    kubectl.ok("scale statefulset/db --replicas=1")?;
+    settle(kubectl, 1)?;
+    wait_for_words(kubectl, "get persistentvolumeclaims -o name", 1)?;
+    let events = events(kubectl, "StatefulSet")?;
+    kubectl.ok("delete statefulset db")?;
+    wait_for_words(kubectl, "get persistentvolumeclaims -o name", 0)?;
+    delete_volumes(kubectl, 2)?;
+    Ok(format!("{bound} | {events}"))
 }
 
-fn daemons(kubectl: &Kubectl) -> Result<String> {
-    create_daemons(kubectl)?;
-    let first = daemon_state(kubectl)?;
-    kubectl.ok("set image daemonset/agent a=nginx:2")?;
-    kubectl.ok("rollout status daemonset/agent --timeout=55s")?;
-    kubectl.says("rollout undo daemonset/agent", "daemonset.apps/agent rolled back")?;
-    kubectl.ok("rollout status daemonset/agent --timeout=55s")?;
-    wait_for_words(kubectl, "get pods -o name", super::NODES)?;
-    let history = kubectl.ok("rollout history daemonset/agent")?;
-    Ok(format!("{first} | {history} | {}", daemon_state(kubectl)?))
-}
-
-fn chosen(kubectl: &Kubectl) -> Result<String> {
-    create_daemons(kubectl)?;
-    kubectl.ok("label node node-1 stateful=yes")?;
-    kubectl.ok("patch daemonset agent -p '{\"spec\":{\"template\":{\"spec\":{\"nodeSelector\":{\"stateful\":\"yes\"}}}}}'")?;
-    wait(
-        kubectl,
-        "get daemonset agent -o jsonpath='{.status.desiredNumberScheduled} {.status.numberAvailable}'",
-        "1 1",
-    )?;
-    wait_for_words(kubectl, "get pods -o name", 1)?;
-    kubectl.ok("label node node-2 stateful=yes")?;
-    wait(
-        kubectl,
-        "get daemonset agent -o jsonpath='{.status.desiredNumberScheduled} {.status.numberAvailable}'",
-        "2 2",
-    )?;
-    kubectl.ok("rollout status daemonset/agent --timeout=55s")?;
-    daemon_state(kubectl)
-}
-
-fn budget(kubectl: &Kubectl) -> Result<String> {
-    kubectl.ok("create deployment web --image=nginx --replicas=4")?;
-    kubectl.ok("create poddisruptionbudget web --selector=app=web --max-unavailable=1")?;
-    let numbers = "{.status.expectedPods} {.status.desiredHealthy} {.status.currentHealthy} \
-                   {.status.disruptionsAllowed} {.status.observedGeneration} \
-                   {range .status.conditions[*]}{.type}={.status}:{.reason}:{.observedGeneration}{end}";
-    let path = format!("get poddisruptionbudget web -o jsonpath='{numbers}'");
-    wait(kubectl, "get poddisruptionbudget web -o jsonpath='{.status.disruptionsAllowed}'", "1")?;
-    let first = kubectl.ok(&path)?;
-    kubectl.ok("patch poddisruptionbudget web --type=merge -p '{\"spec\":{\"maxUnavailable\":null,\"minAvailable\":\"100%\"}}'")?;
-    wait(kubectl, "get poddisruptionbudget web -o jsonpath='{.status.disruptionsAllowed}'", "0")?;
-    let second = kubectl.ok(&path)?;
-    Ok(format!("{first} | {second}"))
-}
-
-fn controller(kubectl: &Kubectl) -> Result<String> {
-    create(
-        kubectl,
-        "{\"apiVersion\":\"v1\",\"kind\":\"ReplicationController\",\"metadata\":{\"name\":\"old\"},\"spec\":{\"replicas\":3,\
-         \"template\":{\"metadata\":{\"labels\":{\"app\":\"old\"}},\"spec\":{\"containers\":[{\"name\":\"a\",\"image\":\"b\"}]}}}}",
-    )?;
-    wait(kubectl, "get replicationcontroller old -o jsonpath='{.status.availableReplicas}'", "3")?;
-    kubectl.ok("scale replicationcontroller old --replicas=1")?;
-    wait_for_words(kubectl, "get pods -o name", 1)?;
-    wait(kubectl, "get replicationcontroller old -o jsonpath='{.status.replicas}'", "1")?;
-    let events = "{range .items[?(@.involvedObject.kind==\"ReplicationController\")]}{.type}:{.reason} {end}";
-    let status = kubectl.ok("get replicationcontroller old -o jsonpath='{.status}'")?;
-    Ok(format!("{status} | {}", sorted(kubectl, "events", events)?))
+/// Claims that are kept are used again, and get owners when the policy changes.
+fn kept_claims(kubectl: &Kubectl) -> Result<String> {
+    volumes(kubectl, 2)?;
+    create_set(kubectl, 2, TEMPLATE)?;
+    let bound = claims_state(kubectl)?;
+    let uids = kubectl.ok("get persistentvolumeclaims -o jsonpath='{.items[*].metadata.uid}'")?;
+    for replicas in [1, 2] {
+        kubectl.ok(&format!("scale statefulset/db --replicas={replicas}"))?;
+        settle(kubectl, replicas)?;
+    }
+    let same = kubectl.ok("get persistentvolumeclaims -o jsonpath='{.items[*].metadata.uid}'")? == uids;
+    let delete = "{\"spec\":{\"persistentVolumeClaimRetentionPolicy\":{\"whenDeleted\":\"Delete\"}}}";
+    kubectl.ok(&format!("patch statefulset db -p '{delete}'"))?;
+    let owners = "get persistentvolumeclaims -o jsonpath='{.items[*].metadata.ownerReferences[0].kind}'";
+    wait(kubectl, owners, "StatefulSet StatefulSet")?;
+    let owned = claims_state(kubectl)?;
+    let told = events(kubectl, "StatefulSet")?;
+    kubectl.ok("patch statefulset db -p '{\"spec\":{\"persistentVolumeClaimRetentionPolicy\":null}}'")?;
+    wait(kubectl, owners, "")?;
+    kubectl.ok("delete statefulset db")?;
+    wait_for_words(kubectl, "get pods -o name", 0)?;
+    let left = claims_state(kubectl)?;
+    kubectl.ok("delete persistentvolumeclaims --all")?;
+    delete_volumes(kubectl, 2)?;
+    Ok(format!("{bound} | the same claims: {same} | {owned} | {left} | {told}"))
 }
