@@ -31,7 +31,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 pub use later::Later;
 use parking_lot::Mutex;
-pub use process::Process;
+pub use process::{Phase, Process};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 pub use task::Task;
@@ -51,6 +51,8 @@ pub struct Env {
 #[derive(Debug)]
 struct Inner {
     clock: Clock,
+    /// How many times as fast as others' its clock runs.
+    rate: f64,
     random: Mutex<StdRng>,
     /// What the tasks of processes run in the order of, if they do.
     order: Mutex<Option<StdRng>>,
@@ -79,7 +81,11 @@ impl Env {
     }
 
     fn new(clock: Clock, random: StdRng) -> Env {
-        let inner = Inner { clock, random: Mutex::new(random), order: Mutex::default() };
+        Env::at_rate(clock, random, 1.0)
+    }
+
+    fn at_rate(clock: Clock, random: StdRng, rate: f64) -> Env {
+        let inner = Inner { clock, rate, random: Mutex::new(random), order: Mutex::default() };
         Env { inner: Arc::new(inner), process: None }
     }
 
@@ -88,8 +94,15 @@ impl Env {
     pub fn now(&self) -> Timestamp {
         match self.inner.clock {
             Clock::System => Timestamp::now(),
-            Clock::Virtual { origin } => EPOCH.later(origin.elapsed()),
+            Clock::Virtual { origin } if self.inner.rate == 1.0 => EPOCH.later(origin.elapsed()),
+            Clock::Virtual { origin } => EPOCH.later(origin.elapsed().mul_f64(self.inner.rate)),
         }
+    }
+
+    /// How many times as fast as others' the clock of this process of a simulation runs; 1 everywhere else. [`Env::now`] has
+    /// it already. Whoever decides by durations alone, as an election does, multiplies them.
+    pub fn clock_rate(&self) -> f64 {
+        self.inner.rate
     }
 
     /// Monotonic time, for measuring and for deadlines.
@@ -155,9 +168,15 @@ impl Env {
     /// The same time, for the tasks of one process of a simulation, and the hand that pauses and kills it. Its random
     /// sequence is its own: what it draws changes nothing for others.
     pub fn process(&self) -> (Env, Process) {
+        self.process_at(1.0)
+    }
+
+    /// The same for a process whose clock runs `rate` times as fast as others' do, between a hundredth and a hundred times.
+    pub fn process_at(&self, rate: f64) -> (Env, Process) {
+        let rate = if rate.is_finite() { rate.clamp(0.01, 100.0) } else { 1.0 };
         let order = self.inner.order.lock().as_mut().map(|order| StdRng::seed_from_u64(order.next_u64()));
         let process = Process::new(order);
-        let env = Env::new(self.inner.clock, StdRng::seed_from_u64(self.random()));
+        let env = Env::at_rate(self.inner.clock, StdRng::seed_from_u64(self.random()), rate);
         (Env { process: Some(process.clone()), ..env }, process)
     }
 
@@ -194,6 +213,16 @@ mod tests {
         let start = env.now();
         tokio::time::sleep(Duration::from_millis(1500)).await;
         assert_eq!(env.now().duration_since(start).as_millis(), 1500);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_of_a_process_runs_at_its_own_rate() {
+        let env = Env::seeded(0);
+        let ((fast, _), (same, _)) = (env.process_at(1.25), env.process());
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        assert_eq!(fast.now().duration_since(env.now()).as_secs(), 25);
+        assert_eq!(same.now(), env.now());
+        assert_eq!((fast.clock_rate(), same.clock_rate()), (1.25, 1.0));
     }
 
     #[test]

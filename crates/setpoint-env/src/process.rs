@@ -26,9 +26,20 @@ struct State {
     is: AtomicU8,
     /// Of the tasks that wanted to run while it was paused.
     waiting: Mutex<Vec<Waker>>,
-    killed: Notify,
+    changed: Notify,
     /// Decides which task waits for others, if the order of tasks follows the seed.
     order: Option<Mutex<StdRng>>,
+}
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Its tasks run.
+    Running,
+    /// Its tasks stand still.
+    Paused,
+    /// Its tasks never run again.
+    Killed,
 }
 
 const RUNNING: u8 = 0;
@@ -45,13 +56,16 @@ impl Process {
 
     /// Stops every task where it stands, until [`Process::resume`].
     pub fn pause(&self) {
-        let _killed = self.change(RUNNING, PAUSED);
+        if self.change(RUNNING, PAUSED) {
+            self.state.changed.notify_waiters();
+        }
     }
 
     /// Lets the tasks of a paused process go on.
     pub fn resume(&self) {
         if self.change(PAUSED, RUNNING) {
             std::mem::take(&mut *self.state.waiting.lock()).into_iter().for_each(Waker::wake);
+            self.state.changed.notify_waiters();
         }
     }
 
@@ -59,7 +73,7 @@ impl Process {
     pub fn kill(&self) {
         self.state.is.store(KILLED, Ordering::Relaxed);
         self.state.waiting.lock().clear();
-        self.state.killed.notify_waiters();
+        self.state.changed.notify_waiters();
     }
 
     /// Whether both are the same process.
@@ -69,10 +83,30 @@ impl Process {
 
     /// Waits until it is killed.
     pub async fn killed(&self) {
-        let mut killed = pin!(self.state.killed.notified());
-        killed.as_mut().enable();
-        if !self.is_killed() {
-            killed.await;
+        while self.other_than(Phase::Running).await != Phase::Killed {
+            self.other_than(Phase::Paused).await;
+        }
+    }
+
+    /// What it does now.
+    pub fn phase(&self) -> Phase {
+        match self.state.is.load(Ordering::Relaxed) {
+            RUNNING => Phase::Running,
+            PAUSED => Phase::Paused,
+            _ => Phase::Killed,
+        }
+    }
+
+    /// Waits until it does something else than this.
+    pub async fn other_than(&self, phase: Phase) -> Phase {
+        loop {
+            let mut changed = pin!(self.state.changed.notified());
+            changed.as_mut().enable();
+            let now = self.phase();
+            if now != phase {
+                return now;
+            }
+            changed.await;
         }
     }
 
@@ -184,6 +218,24 @@ mod tests {
         assert_eq!(count.load(Ordering::Relaxed), 4);
         assert!(process.is_killed());
         process.killed().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_follows_a_process_sees_it_stand_still_and_go_on() {
+        let (_env, process) = Env::seeded(1).process();
+        let followed = {
+            let process = process.clone();
+            Env::seeded(1).spawn(async move {
+                let paused = process.other_than(Phase::Running).await;
+                (paused, process.other_than(paused).await)
+            })
+        };
+        sleep(SECOND).await;
+        process.pause();
+        sleep(SECOND).await;
+        assert!(!followed.is_finished());
+        process.resume();
+        assert_eq!(followed.await.unwrap(), (Phase::Paused, Phase::Running));
     }
 
     #[tokio::test(start_paused = true)]

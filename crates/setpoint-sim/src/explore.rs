@@ -85,6 +85,8 @@ pub struct Explorer {
     budget: Duration,
     threads: usize,
     only: Option<Vec<usize>>,
+    /// The one kind of points that is tried, as the table calls it.
+    kind: Option<String>,
     seed: u64,
     reports: Option<PathBuf>,
 }
@@ -145,6 +147,7 @@ impl Explorer {
             budget: std::env::var("SETPOINT_SIM_BUDGET").map_or(Duration::ZERO, |text| seconds(&text)),
             threads: thread::available_parallelism().map_or(1, usize::from),
             only: only.map(|text| text.split(',').filter_map(|n| n.trim().parse().ok()).collect()),
+            kind: std::env::var("SETPOINT_SIM_KIND").ok(),
             seed: 1,
             reports: std::env::var_os("SETPOINT_SIM_REPORT").map(PathBuf::from),
         }
@@ -214,7 +217,10 @@ impl Explorer {
         }
         self.transitions(&reference, &mut exploration);
         let progress = Progress::new(&self.name, plan.points.len());
-        let wanted = |index: &usize| self.only.as_ref().is_none_or(|only| only.contains(index));
+        let wanted = |index: &usize| {
+            self.only.as_ref().is_none_or(|only| only.contains(index))
+                && self.kind.as_ref().is_none_or(|kind| plan.points[*index].kind.to_string() == *kind)
+        };
         let indices: Vec<usize> = (0..plan.points.len()).filter(wanted).collect();
         let failed = Mutex::new(Vec::new());
         let next = AtomicUsize::new(0);
@@ -222,7 +228,7 @@ impl Explorer {
             for _ in 0..self.threads {
                 scope.spawn(|| {
                     while let Some(&index) = indices.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let faults = std::slice::from_ref(&plan.points[index].fault);
+                        let faults = &plan.points[index].faults;
                         let outcome = run(&self.make, faults, Some(&reference.state), self.options());
                         let violations = judge(&reference, &outcome, faults);
                         progress.ran(!violations.is_empty());
@@ -242,15 +248,10 @@ impl Explorer {
         for (index, violations) in failed {
             let point = &plan.points[index];
             exploration.tried.entry(point.kind).or_default().failed += 1;
-            self.find(
-                &mut exploration,
-                &reference,
-                std::slice::from_ref(&point.fault),
-                violations,
-                Some(index),
-            );
+            self.find(&mut exploration, &reference, &point.faults, violations, Some(index));
         }
-        if exploration.findings.is_empty() && !self.budget.is_zero() && self.only.is_none() {
+        let is_part = self.only.is_some() || self.kind.is_some();
+        if exploration.findings.is_empty() && !self.budget.is_zero() && !is_part {
             self.several(&plan, &reference, &progress, &mut exploration);
         }
         progress.end();

@@ -10,22 +10,29 @@ mod matching;
 mod observer;
 mod refusal;
 mod rule;
+mod script;
 mod stream;
 mod swarm;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 pub use effect::{Act, Effect, FaultKind, Interference};
-pub(crate) use interfere::{Hand, TOUCHED};
+use http_body_util::Full;
+pub(crate) use interfere::Hand;
+#[cfg(feature = "world")]
+pub(crate) use interfere::TOUCHED;
+#[cfg(feature = "world")]
 pub(crate) use layer::caller;
 pub use layer::{Body, FaultLayer, FaultService};
 pub use matching::Match;
 use parking_lot::Mutex;
 pub use refusal::Refusal;
 pub use rule::{On, Rule};
+pub use script::{Script, ScriptError};
 use setpoint_env::Env;
 pub use swarm::Swarm;
 use tokio::sync::watch;
@@ -34,7 +41,14 @@ use self::fates::Fates;
 use self::link::Link;
 use crate::hash::Fnv;
 use crate::request::{RequestInfo, Verb};
-use crate::trace::{Call, Recorder, Trace, What};
+use crate::trace::{Call, Entry, Recorder, Trace, What};
+
+/// A process that has its answer and sends nothing for so long will not do anything about it: on virtual time,
+const AT_REST: Duration = Duration::from_millis(1);
+/// and in real time.
+const IN_REAL_TIME: Duration = Duration::from_millis(200);
+/// How many faults that took place are kept.
+const MOST_FIRED: usize = 100_000;
 
 /// The faults of one run: its script, its swarm, and what has fired. Clones are the same faults.
 ///
@@ -58,6 +72,10 @@ struct Inner {
     hand: OnceLock<Hand>,
     /// Clients whose lists of a resource from any version show an old one.
     travellers: Mutex<BTreeMap<(Arc<str>, String), u64>>,
+    /// Clients that do not reach their leases.
+    cut_off: Mutex<BTreeSet<Arc<str>>>,
+    /// How fast the clocks of clients run, where they run otherwise.
+    clock_rates: Mutex<BTreeMap<String, f64>>,
     recorder: Recorder,
 }
 
@@ -101,6 +119,16 @@ impl fmt::Display for Fired {
 impl Faults {
     /// No faults yet. Times in the trace follow `env`; `seed` is what a [`Swarm`] chooses by.
     pub fn new(env: Env, seed: u64) -> Faults {
+        Faults::with(seed, Fates::new(env.clone(), AT_REST), Recorder::new(env))
+    }
+
+    /// Faults in front of a real server, in real time, for as long as it may be: everything that happens is told to `tell`,
+    /// and [`Faults::trace`] stays empty.
+    pub fn in_real_time(env: Env, seed: u64, tell: impl Fn(&Entry) + Send + Sync + 'static) -> Faults {
+        Faults::with(seed, Fates::new(env.clone(), IN_REAL_TIME), Recorder::telling(env, Arc::new(tell)))
+    }
+
+    fn with(seed: u64, fates: Fates, recorder: Recorder) -> Faults {
         Faults {
             inner: Arc::new(Inner {
                 seed,
@@ -109,10 +137,12 @@ impl Faults {
                 requests: Mutex::default(),
                 fired: Mutex::default(),
                 link: Link::up(),
-                fates: Fates::new(env.clone()),
+                fates,
                 hand: OnceLock::new(),
                 travellers: Mutex::default(),
-                recorder: Recorder::new(env),
+                cut_off: Mutex::default(),
+                clock_rates: Mutex::default(),
+                recorder,
             }),
         }
     }
@@ -141,6 +171,7 @@ impl Faults {
             rule.release();
         }
         self.inner.travellers.lock().clear();
+        self.inner.cut_off.lock().clear();
     }
 
     /// The faults that took place, in order.
@@ -184,9 +215,44 @@ impl Faults {
         self.inner.link.start();
     }
 
-    /// Who does what [`Effect::Interfere`] says. Without one nothing happens.
+    /// Lets a client that reaches the server directly do what [`Effect::Interfere`] says. Without one nothing happens.
+    pub fn interfere_through<S, R>(&self, server: S)
+    where
+        S: tower::Service<http::Request<Full<Bytes>>, Response = http::Response<R>>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+    {
+        self.set_hand(Hand::new(server));
+    }
+
+    /// Who does what [`Effect::Interfere`] says.
     pub(crate) fn set_hand(&self, hand: Hand) {
         let _set_before = self.inner.hand.set(hand);
+    }
+
+    pub(crate) fn hand(&self) -> Option<Hand> {
+        self.inner.hand.get().cloned()
+    }
+
+    fn cut_off_lease(&self, client: &Arc<str>) {
+        self.inner.cut_off.lock().insert(Arc::clone(client));
+    }
+
+    fn is_cut_off(&self, call: &Call) -> bool {
+        call.request.resource == "leases" && self.inner.cut_off.lock().contains(&call.client)
+    }
+
+    /// Lets the clock of this client run so many times as fast, in the processes that it starts from now on.
+    pub(crate) fn set_clock_rate(&self, client: &str, rate: f64) {
+        self.inner.clock_rates.lock().insert(client.to_owned(), rate);
+    }
+
+    pub(crate) fn clock_rate(&self, client: &str) -> f64 {
+        self.inner.clock_rates.lock().get(client).copied().unwrap_or(1.0)
     }
 
     /// Lets lists of this client that ask for any version (`resourceVersion=0`) of this resource show what there was at
@@ -209,7 +275,7 @@ impl Faults {
     }
 
     async fn interfere(&self, interference: &Interference, request: &RequestInfo) {
-        if let Some(hand) = self.inner.hand.get() {
+        if let Some(hand) = self.hand() {
             hand.interfere(interference, request).await;
         }
     }
@@ -261,7 +327,10 @@ impl Faults {
         let (effect, prose) = (rule.effect().clone(), effect::prose(rule.effect(), &call.request, status));
         self.inner.recorder.record(call, What::Fault(prose.clone()));
         let Call { client, number, request } = call.clone();
-        self.inner.fired.lock().push(Fired { at: self.now(), client, number, request, effect, prose });
+        let mut fired = self.inner.fired.lock();
+        if fired.len() < MOST_FIRED {
+            fired.push(Fired { at: self.now(), client, number, request, effect, prose });
+        }
         true
     }
 }

@@ -37,7 +37,8 @@
 //! - [`World`]: the server, its time and seed, and clients. [`World::client_named`] goes through the faults,
 //!   [`World::direct`] around them.
 //! - [`Faults`]: by script (`faults.on(`[`Match`]`)` and an effect gives a [`Rule`]) or by seed ([`Swarm`]).
-//!   [`Faults::heal`] ends them all. It is a [`tower::Layer`] too, for any other server.
+//!   [`Faults::heal`] ends them all. It is a [`tower::Layer`] too, for any other server, and [`Script`] reads faults
+//!   from a file: `setpoint sim proxy` puts them between a controller in any language and a real server.
 //! - [`Trace`]: what passed between clients and server. [`check_determinism`] compares the traces of two runs.
 //!
 //! # The faults
@@ -62,9 +63,11 @@
 //! | [`delay_events`](On::delay_events) | The events of a watch arrive later. |
 //! | [`hold`](On::hold) | A watch is silent until it is released: the client's view is stale. |
 //! | [`Effect::StallAfterEvents`] | The same for a while. |
+//! | [`Effect::LagAfterEvents`] | Events arrive only when so many later ones have. |
 //! | [`Effect::HideAfterEvents`] | The same, and then the watch expires: what was in between is never seen. |
 //! | [`Effect::CrashBefore`], [`CrashAfterCommit`](Effect::CrashAfterCommit), [`CrashAfterAnswer`](Effect::CrashAfterAnswer) | The client's process dies. |
 //! | [`Effect::PauseAfterAnswer`] | The client's process stands still. |
+//! | [`Effect::LoseLease`] | The client does not reach its lease any more. |
 //! | [`Effect::Interfere`] | Somebody else writes first. |
 //! | [`Effect::RestartServer`] | The server restarts after the request. |
 //! | [`World::restart_server`] | All watches and requests under way are reset; the state stays. |
@@ -78,28 +81,36 @@
 //! in each run; where it shall follow the seed, tasks that were spawned through an [`Env`](setpoint_env::Env) of a
 //! [`Seat`] wait for others now and then. Tasks that other crates spawn are not touched.
 
+// What worlds alone need is not taken apart further.
+#![cfg_attr(not(feature = "world"), allow(dead_code))]
 // Operators of times panic when they overflow; clippy.toml says which types are meant.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod connection_error;
+#[cfg(feature = "world")]
 mod determinism;
+#[cfg(feature = "world")]
 mod explore;
 mod faults;
 mod hash;
 mod request;
 mod trace;
+#[cfg(feature = "world")]
 mod world;
 
 pub use connection_error::ConnectionError;
+#[cfg(feature = "world")]
 pub use determinism::{Nondeterminism, check_determinism};
+#[cfg(feature = "world")]
 pub use explore::{
     Exploration, Explorer, Fault, Finding, ObjectId, Oracle, PointKind, Scenario, Seat, Targets, Tried, View,
     Violation, explore, replay,
 };
 pub use faults::{
     Act, Body, Effect, FaultKind, FaultLayer, FaultService, Faults, Fired, Interference, Match, On, Refusal,
-    Rule, Swarm,
+    Rule, Script, ScriptError, Swarm,
 };
 pub use request::{RequestInfo, Verb};
 pub use trace::{Entry, Trace, What};
+#[cfg(feature = "world")]
 pub use world::{BURST, World};

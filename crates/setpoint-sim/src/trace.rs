@@ -174,13 +174,35 @@ impl fmt::Display for Entry {
 pub(crate) struct Recorder {
     env: Env,
     start: Instant,
-    entries: Arc<Mutex<Vec<Entry>>>,
+    keeps: Keeps,
+}
+
+#[derive(Clone)]
+enum Keeps {
+    All(Arc<Mutex<Vec<Entry>>>),
+    /// Nothing: whoever listens keeps what they want.
+    Nothing(Arc<dyn Fn(&Entry) + Send + Sync>),
+}
+
+impl fmt::Debug for Keeps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Keeps::All(_) => "All",
+            Keeps::Nothing(_) => "Nothing",
+        })
+    }
 }
 
 impl Recorder {
     pub(crate) fn new(env: Env) -> Recorder {
         let start = env.instant();
-        Recorder { env, start, entries: Arc::default() }
+        Recorder { env, start, keeps: Keeps::All(Arc::default()) }
+    }
+
+    /// Tells everything, and keeps nothing.
+    pub(crate) fn telling(env: Env, tell: Arc<dyn Fn(&Entry) + Send + Sync>) -> Recorder {
+        let start = env.instant();
+        Recorder { env, start, keeps: Keeps::Nothing(tell) }
     }
 
     /// Virtual time since the start of the run.
@@ -189,13 +211,20 @@ impl Recorder {
     }
 
     pub(crate) fn trace(&self) -> Trace {
-        Trace { entries: self.entries.lock().clone() }
+        match &self.keeps {
+            Keeps::All(entries) => Trace { entries: entries.lock().clone() },
+            Keeps::Nothing(_) => Trace::default(),
+        }
     }
 
     pub(crate) fn record(&self, call: &Call, what: What) {
         let at = self.now();
         let (client, request) = (Arc::clone(&call.client), Arc::clone(&call.request));
-        self.entries.lock().push(Entry { at, client, number: call.number, request, what });
+        let entry = Entry { at, client, number: call.number, request, what };
+        match &self.keeps {
+            Keeps::All(entries) => entries.lock().push(entry),
+            Keeps::Nothing(tell) => tell(&entry),
+        }
     }
 }
 

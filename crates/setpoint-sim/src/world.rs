@@ -97,12 +97,17 @@ impl World {
         is_faulty: bool,
         is_told: bool,
     ) -> (Seat, Process) {
-        let (env, handle) = self.inner.env.process();
+        let (env, handle) = self.inner.env.process_at(self.inner.faults.clock_rate(name));
         let layer = if is_faulty { self.inner.faults.layer(name) } else { self.inner.faults.observer(name) };
         let layer = layer.process(&handle);
         let client = self.connect(layer.clone());
         let (name, facts, world) = (name.clone(), is_told.then(Arc::default), self.clone());
         (Seat { name, process, client, layer, env, world, facts }, handle)
+    }
+
+    /// The hand of somebody else.
+    pub(crate) fn hand(&self) -> Hand {
+        self.inner.faults.hand().expect("a world is made with a hand")
     }
 
     /// The faults between the clients and the server.

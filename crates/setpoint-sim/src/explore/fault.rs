@@ -25,6 +25,8 @@ pub enum Fault {
     OldCache(String, String, u64),
     /// Tasks run in the order that this seed chooses.
     Order(u64),
+    /// The clock of this client runs at so many percent of the others' rate.
+    ClockRate(String, u32),
 }
 
 impl Fault {
@@ -36,6 +38,7 @@ impl Fault {
             Fault::Revert(path, value) => format!("Fault::Revert({path:?}.into(), json!({value}))"),
             Fault::Finalizer(path) => format!("Fault::Finalizer({path:?}.into())"),
             Fault::Order(seed) => format!("Fault::Order({seed})"),
+            Fault::ClockRate(client, percent) => format!("Fault::ClockRate({client:?}.into(), {percent})"),
             Fault::OldCache(client, resource, revision) => {
                 format!("Fault::OldCache({client:?}.into(), {resource:?}.into(), {revision})")
             }
@@ -96,6 +99,9 @@ impl fmt::Display for Fault {
             }
             Fault::Finalizer(path) => write!(f, "a foreign finalizer is on {path}"),
             Fault::Order(seed) => write!(f, "tasks run in the order of seed {seed}"),
+            Fault::ClockRate(client, percent) => {
+                write!(f, "the clock of {client} runs at {percent} % of the others' rate")
+            }
             Fault::OldCache(client, resource, revision) => write!(
                 f,
                 "crash of {client} when all is at rest, and a restart onto a cache of {resource} of revision {revision}"
@@ -126,6 +132,8 @@ fn words(effect: &Effect) -> String {
         Effect::ErrorAfterEvents(n, refusal) => format!("{refusal} after event {n} of"),
         Effect::StallAfterEvents(n, time) => format!("silence of {time:?} after event {n} of"),
         Effect::HoldAfterEvents(n) => format!("silence until all faults end after event {n} of"),
+        Effect::LagAfterEvents(n, k) => format!("lag of {k} events after event {n} of"),
+        Effect::LoseLease => "no lease is reached after the answer to".to_owned(),
         Effect::HideAfterEvents(n) => {
             format!("silence until all faults end, then expiry, after event {n} of")
         }

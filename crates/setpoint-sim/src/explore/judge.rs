@@ -133,7 +133,11 @@ fn counts(reference: &Outcome, run: &Outcome, faults: &[Fault]) -> Vec<String> {
     let anew = faults.iter().filter(|fault| match fault {
         Fault::On(_, Effect::Interfere(interference)) => interference.act != Act::Touch,
         Fault::AtRest(..) | Fault::Revert(..) => true,
-        Fault::On(..) | Fault::Finalizer(_) | Fault::OldCache(..) | Fault::Order(_) => false,
+        Fault::On(..)
+        | Fault::Finalizer(_)
+        | Fault::OldCache(..)
+        | Fault::Order(_)
+        | Fault::ClockRate(..) => false,
     });
     let anew = anew.count();
     let mut why = Vec::new();

@@ -17,7 +17,12 @@ use crate::trace::{Entry, What};
 
 /// Longer than a lease lives.
 const PAUSE: Duration = Duration::from_secs(40);
+/// How fast a slow clock runs, and a fast one, in percent. Less than a lease allows for, which is 1.5.
+const SLOW: u32 = 80;
+const FAST: u32 = 125;
 const STALL: Duration = Duration::from_secs(1);
+/// By how many events a watch lags at most.
+const MOST_LAG: u64 = 2;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The kinds of single faults, in the order in which they are tried.
@@ -50,6 +55,8 @@ pub enum PointKind {
     WatchExpired,
     /// A watch is silent for a second after an event.
     WatchStalled,
+    /// The events of a watch arrive late by one or two others, from one of them on.
+    WatchLags,
     /// A watch is silent after an event until all faults end: this kind is stale, others are not.
     WatchHeld,
     /// A watch is silent after an event and then expires: the states in between are never seen.
@@ -58,6 +65,12 @@ pub enum PointKind {
     ServerRestart,
     /// A leader stands still for longer than its lease, after a write.
     LeaderPaused,
+    /// A leader cannot renew its lease any more, after a write.
+    LeaseLost,
+    /// The same, and its clock is slow.
+    ClockSlow,
+    /// The same, and the clocks of those who wait for its lease are fast.
+    ClockFast,
     /// An object of the user is deleted and created again just before a write.
     Recreated,
     /// Somebody deletes a child when all is at rest.
@@ -86,10 +99,14 @@ impl fmt::Display for PointKind {
             PointKind::WatchCut => "watch cut",
             PointKind::WatchExpired => "watch expired",
             PointKind::WatchStalled => "watch stalled",
+            PointKind::WatchLags => "watch lags by events",
             PointKind::WatchHeld => "stale kind",
             PointKind::StatesHidden => "states never seen",
             PointKind::ServerRestart => "server restart",
             PointKind::LeaderPaused => "leader paused",
+            PointKind::LeaseLost => "lease not renewed",
+            PointKind::ClockSlow => "leader's clock slow",
+            PointKind::ClockFast => "others' clocks fast",
             PointKind::Recreated => "deleted and re-created",
             PointKind::ChildDeleted => "child deleted",
             PointKind::ChildReverted => "child set back",
@@ -99,11 +116,11 @@ impl fmt::Display for PointKind {
     }
 }
 
-/// A single fault.
+/// A single fault; one of a clock, together with what shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
     pub(crate) kind: PointKind,
-    pub(crate) fault: Fault,
+    pub(crate) faults: Vec<Fault>,
 }
 
 /// What there is to hit in a run, by kind. The number of points follows from it: see [`Targets::points`].
@@ -116,12 +133,16 @@ pub struct Targets {
     pub changes: usize,
     /// Those of them that a leader makes.
     pub leading: usize,
+    /// Those of them while somebody else waits for the lease.
+    pub contested: usize,
     /// Pairs of a write and an object of the user that is there.
     pub recreatable: usize,
     /// Lists and gets.
     pub reads: usize,
     /// Places between the events of watches, before the first and after the last too.
     pub places: usize,
+    /// Places in watches with an event that can arrive late by another one, and those with one that can by two.
+    pub lags: usize,
     /// Objects that controllers made and that are there in the end.
     pub children: usize,
     /// Those of them that controllers have changed.
@@ -139,10 +160,12 @@ impl Targets {
     pub fn points(&self) -> usize {
         self.writes * 7
             + self.changes * 2
-            + self.leading
+            + self.leading * 3
+            + self.contested
             + self.recreatable
             + self.reads * 2
             + self.places * 5
+            + self.lags
             + self.children
             + self.changed_children
             + self.deleted
@@ -156,14 +179,16 @@ impl fmt::Display for Targets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} writes × 7 + {} changes × 2 + {} writes of leaders + {} pairs of a write and a user's object \
-             + {} reads × 2 + {} places in watches × 5 + {} children + {} changed children + {} deleted objects + {} old states - {} left out = {}",
+            "{} writes × 7 + {} changes × 2 + {} writes of leaders × 3 + {} while others wait + {} pairs of a write and \
+             a user's object + {} reads × 2 + {} places in watches × 5 + {} lags + {} children + {} changed children + {} deleted objects + {} old states - {} left out = {}",
             self.writes,
             self.changes,
             self.leading,
+            self.contested,
             self.recreatable,
             self.reads,
             self.places,
+            self.lags,
             self.children,
             self.changed_children,
             self.deleted,
@@ -240,7 +265,7 @@ impl Plan {
     }
 
     fn add(&mut self, kind: PointKind, fault: Fault) {
-        self.points.push(Point { kind, fault });
+        self.points.push(Point { kind, faults: vec![fault] });
     }
 
     fn write(&mut self, on: &Match, entry: &Entry, reference: &Outcome) {
@@ -263,7 +288,7 @@ impl Plan {
         }
         if leads(&entry.client, &reference.commits) {
             self.add(PointKind::LeaderPaused, Fault::On(on.clone(), Effect::PauseAfterAnswer(PAUSE)));
-            self.targets.leading += 1;
+            self.leases(on, entry, reference);
         }
         let paths: BTreeSet<&str> =
             reference.scenario.steps.iter().filter_map(|step| Some(step.target()?.path.as_str())).collect();
@@ -275,6 +300,24 @@ impl Plan {
             let object = Interference { act: Act::Recreate, object: Some(path.to_owned()) };
             self.add(PointKind::Recreated, Fault::On(on.clone(), Effect::Interfere(object)));
             self.targets.recreatable += 1;
+        }
+    }
+
+    /// What can happen to a leader's lease after a write.
+    fn leases(&mut self, on: &Match, entry: &Entry, reference: &Outcome) {
+        let lost = Fault::On(on.clone(), Effect::LoseLease);
+        self.add(PointKind::LeaseLost, lost.clone());
+        let slow = Fault::ClockRate(entry.client.to_string(), SLOW);
+        self.points.push(Point { kind: PointKind::ClockSlow, faults: vec![lost.clone(), slow] });
+        self.targets.leading += 1;
+        let is_rival = |other: &&Entry| other.client != entry.client && other.request.resource == "leases";
+        let entries = reference.trace.entries().iter();
+        let rivals: BTreeSet<&str> = entries.filter(is_rival).map(|other| &*other.client).collect();
+        if !rivals.is_empty() {
+            let fast = rivals.into_iter().map(|rival| Fault::ClockRate(rival.to_owned(), FAST));
+            let faults = [lost].into_iter().chain(fast).collect();
+            self.points.push(Point { kind: PointKind::ClockFast, faults });
+            self.targets.contested += 1;
         }
     }
 
@@ -293,6 +336,11 @@ impl Plan {
             add(PointKind::WatchHeld, Effect::HoldAfterEvents(n));
             add(PointKind::StatesHidden, Effect::HideAfterEvents(n));
             self.targets.places += 1;
+            // With fewer events to come, none of them would arrive: that is a stale kind.
+            for k in (1..=MOST_LAG).filter(|k| n.saturating_add(*k) < events) {
+                self.add(PointKind::WatchLags, Fault::On(on.clone(), Effect::LagAfterEvents(n, k)));
+                self.targets.lags += 1;
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::json;
-use setpoint_apiserver::{Builder, User};
+use setpoint_apiserver::Builder;
 use setpoint_env::{Process, Task};
 use tokio::time::{sleep, timeout};
 
@@ -38,7 +38,6 @@ const DELETE_POLL: Duration = Duration::from_millis(500);
 const STEP_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// More ends of one process are a crash loop.
 const MOST_ENDS: u32 = 20;
-const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
 const FINALIZER: &str = "sim.setpoint.dev/foreign";
 
@@ -136,7 +135,7 @@ impl Running {
         // What the server made before anybody came.
         let witness = witness.get_or_init(|| Witness::new(&scenario));
         early.lock().drain(..).for_each(|committed| witness.see(&committed));
-        let (witness, hand) = (witness.clone(), Hand::new(world.server().as_user(User::admin())));
+        let (witness, hand) = (witness.clone(), world.hand());
         Running { world, scenario, witness, hand, told: Arc::default(), options, tasks: Vec::new() }
     }
 
@@ -146,8 +145,14 @@ impl Running {
         }
         let players = self.scenario.controllers.clone();
         for fault in faults {
-            if let Fault::On(matching, effect) = fault {
-                self.world.faults().on(matching.clone()).inject(effect.clone());
+            match fault {
+                Fault::On(matching, effect) => {
+                    self.world.faults().on(matching.clone()).inject(effect.clone());
+                }
+                Fault::ClockRate(client, percent) => {
+                    self.world.faults().set_clock_rate(client, f64::from(*percent) / 100.0);
+                }
+                _ => {}
             }
         }
         self.collect_garbage();
@@ -207,7 +212,6 @@ impl Running {
     }
 
     async fn apply(&self, target: &Target) {
-        let path = format!("{}?fieldManager=user&force=true", target.path);
         let mut object = target.object.clone();
         // What the server writes cannot be applied.
         if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -215,7 +219,7 @@ impl Running {
                 !value.is_null() && key != "managedFields" && key != "creationTimestamp"
             });
         }
-        if self.hand.send(Method::PATCH, &path, APPLY, Some(&object)).await.is_none() {
+        if self.hand.apply(&target.path, &object).await.is_none() {
             self.told.troubles.lock().push(format!("the scenario cannot apply {}", target.path));
         }
     }
@@ -397,7 +401,7 @@ impl Running {
                     process.kill();
                 }
             }
-            Fault::On(..) | Fault::Finalizer(_) | Fault::Order(_) => return,
+            Fault::On(..) | Fault::Finalizer(_) | Fault::Order(_) | Fault::ClockRate(..) => return,
         }
         let line =
             Line { at: self.world.now(), who: "somebody".into(), what: fault.to_string(), is_fault: true };

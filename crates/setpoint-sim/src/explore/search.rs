@@ -72,7 +72,7 @@ impl Explorer {
                         };
                         let chosen = choose(number, plan.points.len(), &coverage.lock().corpus);
                         let mut faults: Vec<_> =
-                            chosen.iter().map(|at| plan.points[*at].fault.clone()).collect();
+                            chosen.iter().flat_map(|at| plan.points[*at].faults.clone()).collect();
                         faults.push(Fault::Order(number));
                         let outcome = run(&self.make, &faults, Some(&reference.state), self.options());
                         let violations = judge(reference, &outcome, &faults);
@@ -180,6 +180,7 @@ fn shorter(fault: &Fault) -> Option<Fault> {
     let Fault::On(matching, effect) = fault else { return None };
     let effect = match effect {
         Effect::StallAfterEvents(n, time) if *time > LEAST => Effect::StallAfterEvents(*n, *time / 2),
+        Effect::LagAfterEvents(n, k) if *k > 1 => Effect::LagAfterEvents(*n, k / 2),
         Effect::PauseAfterAnswer(time) if *time > LEAST => Effect::PauseAfterAnswer(*time / 2),
         _ => return None,
     };

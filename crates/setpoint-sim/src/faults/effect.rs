@@ -59,6 +59,8 @@ pub enum Effect {
     HoldAfterEvents(u64),
     /// After n events a watch is silent for this long; then everything arrives.
     StallAfterEvents(u64, Duration),
+    /// From event n on, each event of a watch is held back until so many later ones have arrived, or the rule is released.
+    LagAfterEvents(u64, u64),
     /// After n events a watch is silent until the rule is released; then it expires, so that the client lists again and
     /// never sees what was in between.
     HideAfterEvents(u64),
@@ -70,6 +72,8 @@ pub enum Effect {
     CrashAfterAnswer,
     /// The client's process stands still for this long when the answer arrives, and then goes on.
     PauseAfterAnswer(Duration),
+    /// From the answer on, no request of the client that is about leases reaches the server, until all faults end.
+    LoseLease,
     /// The server acts and restarts: this answer is lost, and every watch breaks.
     RestartServer,
     /// Somebody else does something just before the server sees the request.
@@ -135,10 +139,17 @@ pub enum FaultKind {
     DelayEvents,
     /// [`Effect::BadGateway`].
     BadGateway,
+    /// [`Effect::CrashBefore`], [`Effect::CrashAfterCommit`] or [`Effect::CrashAfterAnswer`] of a write. Not among
+    /// [`FaultKind::ALL`], since few clients are processes that are started again.
+    Crash,
+    /// [`Effect::StallAfterEvents`]. Not among [`FaultKind::ALL`]: [`FaultKind::DelayEvents`] is much the same.
+    StallWatch,
+    /// [`Effect::LagAfterEvents`]. Not among [`FaultKind::ALL`], since it lasts until all faults end.
+    LagWatch,
 }
 
 impl FaultKind {
-    /// All kinds.
+    /// All kinds that can happen to any client and end by themselves.
     pub const ALL: [FaultKind; 17] = [
         FaultKind::DelayRequest,
         FaultKind::DelayResponse,
@@ -177,9 +188,13 @@ impl FaultKind {
             FaultKind::Conflict => matches!(request.verb, Verb::Update | Verb::Patch | Verb::Delete),
             FaultKind::Expired if watch => resumes(request),
             FaultKind::Expired => request.verb == Verb::List && request.query("continue").is_some(),
-            FaultKind::CutWatch | FaultKind::EndWatch | FaultKind::ExpireWatch | FaultKind::DelayEvents => {
-                watch
-            }
+            FaultKind::CutWatch
+            | FaultKind::EndWatch
+            | FaultKind::ExpireWatch
+            | FaultKind::DelayEvents
+            | FaultKind::StallWatch
+            | FaultKind::LagWatch => watch,
+            FaultKind::Crash => request.verb.is_write(),
         }
     }
 }
@@ -222,6 +237,9 @@ pub(crate) fn prose(effect: &Effect, request: &RequestInfo, status: Option<u16>)
         Effect::DelayEvents(time) => format!("delayed the events of {request} by {time:?}"),
         Effect::HoldAfterEvents(n) => format!("held {request} back after {}", events(*n)),
         Effect::StallAfterEvents(n, time) => format!("held {request} back after {} for {time:?}", events(*n)),
+        Effect::LagAfterEvents(n, k) => {
+            format!("held {request} back by {} after {}", events(*k), events(*n))
+        }
         Effect::HideAfterEvents(n) => {
             format!("held {request} back after {}, and let it expire", events(*n))
         }
@@ -231,6 +249,7 @@ pub(crate) fn prose(effect: &Effect, request: &RequestInfo, status: Option<u16>)
         }
         Effect::CrashAfterAnswer => format!("crashed the client after the answer to {request}"),
         Effect::PauseAfterAnswer(time) => format!("paused the client for {time:?} after {request}"),
+        Effect::LoseLease => format!("cut the client off from its lease after {request}"),
         Effect::RestartServer => format!("restarted the server after {request}, when {served}"),
         Effect::Interfere(interference) => {
             let object = interference.object.as_deref().unwrap_or("its object");

@@ -7,27 +7,26 @@ use parking_lot::Mutex;
 use setpoint_env::{Env, Process, Task};
 use tokio::time::sleep;
 
-/// A process that has its answer and sends nothing for so long will not do anything about it.
-const AT_REST: Duration = Duration::from_millis(1);
-
 /// Crashes and pauses that are decided, and come in a moment.
 #[derive(Debug)]
 pub(crate) struct Fates {
     env: Env,
+    /// How long a doomed process may go on without sending anything.
+    patience: Duration,
     doomed: Arc<Mutex<Vec<Process>>>,
     tasks: Mutex<Vec<Task<()>>>,
 }
 
 impl Fates {
-    pub(crate) fn new(env: Env) -> Fates {
-        Fates { env, doomed: Arc::default(), tasks: Mutex::default() }
+    pub(crate) fn new(env: Env, patience: Duration) -> Fates {
+        Fates { env, patience, doomed: Arc::default(), tasks: Mutex::default() }
     }
 
     /// The process dies before it sends anything else.
     pub(crate) fn doom(&self, process: &Process) {
         self.doomed.lock().push(process.clone());
         let process = process.clone();
-        self.after(AT_REST, move || process.kill());
+        self.after(self.patience, move || process.kill());
     }
 
     /// The process stands still for this long.

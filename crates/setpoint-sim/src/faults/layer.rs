@@ -7,13 +7,14 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response, header};
+use http::{Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use setpoint_env::Process;
 use tokio::time::sleep;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
+use super::interfere::Made;
 use super::observer::Observer;
 use super::stream::ResponseStream;
 use super::{Effect, Faults, Rule};
@@ -123,8 +124,16 @@ where
             }
             let call = faults.begin(&client, info, &body);
             let observer = Observer::new(faults.inner.recorder.clone(), call.clone());
-            let work = call.clone();
-            let server = async move |request| WORK.scope(work, serve(inner, request)).await;
+            let (work, made, hand) = (call.clone(), Made::by(&call.request, &parts, &body), faults.hand());
+            let server = async move |request| {
+                let answer = WORK.scope(work, serve(inner, request)).await;
+                if let (Ok(answer), Some(made), Some(hand)) = (&answer, made, hand)
+                    && answer.status() == StatusCode::CREATED
+                {
+                    hand.remember(made);
+                }
+                answer
+            };
             let request = Request::from_parts(parts, Full::new(body));
             let answer = match mode {
                 Mode::Direct => server(request).await,
@@ -189,6 +198,9 @@ async fn before(
     process: Option<&Process>,
     rules: &[Rule],
 ) -> Result<Option<Response<Bytes>>, BoxError> {
+    if faults.is_cut_off(call) {
+        return Err(ConnectionError::reset().into());
+    }
     let fires = |rule| faults.fire(rule, call, None);
     for rule in rules {
         match rule.effect() {
@@ -245,6 +257,7 @@ async fn after(
             Effect::PauseAfterAnswer(time) if fires(rule) => {
                 process.into_iter().for_each(|process| faults.inner.fates.pause(process, *time));
             }
+            Effect::LoseLease if fires(rule) => faults.cut_off_lease(&call.client),
             Effect::RestartServer if fires(rule) => {
                 faults.stop_server();
                 faults.start_server();

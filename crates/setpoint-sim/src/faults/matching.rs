@@ -193,6 +193,11 @@ impl Match {
             && equal(&self.path, request.bare_path())
     }
 
+    /// Whether it can select a watch.
+    pub(crate) fn can_be_watch(&self) -> bool {
+        self.verbs.is_empty() || self.verbs.contains(&Verb::Watch)
+    }
+
     pub(crate) fn wants_nth(&self, n: u64) -> bool {
         self.nth.is_none_or(|nth| nth == n)
     }

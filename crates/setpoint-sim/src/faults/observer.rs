@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures::stream;
-use http::Response;
+use http::{Response, header};
 use http_body_util::{BodyExt, StreamBody};
 use serde::Deserialize;
 use tower::BoxError;
@@ -45,8 +45,10 @@ impl Observer {
             self.recorder.record(&self.call, What::Watching);
         }
         let status = parts.status.as_u16();
-        let reading =
-            Reading { observer: self, body, status, watch, hash: Fnv::default(), bytes: 0, kept: Vec::new() };
+        let length =
+            parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let (hash, kept) = (Fnv::default(), Vec::new());
+        let reading = Reading { observer: self, body, status, watch, length, hash, bytes: 0, kept };
         let frames = stream::unfold(Some(reading), |reading| async {
             let mut reading = reading?;
             let frame = reading.next().await?;
@@ -77,6 +79,8 @@ struct Reading {
     body: Body,
     status: u16,
     watch: bool,
+    /// How long the body is, if the server has said so.
+    length: Option<u64>,
     hash: Fnv,
     bytes: u64,
     kept: Vec<Bytes>,
@@ -130,6 +134,15 @@ impl Reading {
             }
         };
         self.observer.finish(what);
+    }
+}
+
+/// Who knows how long an answer is does not wait for its end.
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if !self.observer.answered && !self.watch && self.length == Some(self.bytes) {
+            self.end();
+        }
     }
 }
 

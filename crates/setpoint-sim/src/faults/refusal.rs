@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, header};
 use serde_json::{Value, json};
+use setpoint_kinds::protobuf;
 
+use super::lines::Framing;
 use crate::request::RequestInfo;
 
 /// An error that a legal server can answer with.
@@ -116,8 +118,15 @@ impl Refusal {
         response
     }
 
-    /// The ERROR event in a watch.
-    pub(crate) fn event(self, request: &RequestInfo) -> Bytes {
+    /// The ERROR event in a watch, in the form that the watch has.
+    pub(crate) fn event(self, request: &RequestInfo, framing: Framing) -> Bytes {
+        if framing == Framing::Messages
+            && let Ok(status) = protobuf::encode(&self.status(request))
+        {
+            let mut event = Vec::new();
+            protobuf::append_event("ERROR", &status, &mut event);
+            return event.into();
+        }
         let event = json!({ "type": "ERROR", "object": self.status(request) });
         Bytes::from(format!("{event}\n"))
     }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tower::BoxError;
 
 use super::layer::Body;
-use super::lines::Lines;
+use super::lines::{Framing, Lines};
 use super::link::Connection;
 use super::{Effect, Faults, Refusal, Rule};
 use crate::connection_error::ConnectionError;
@@ -26,11 +26,14 @@ pub(crate) struct ResponseStream {
     faults: Faults,
     call: Call,
     status: u16,
+    framing: Framing,
     source: Lines,
     rules: Vec<StreamRule>,
     /// What has arrived and is delayed, each with its time. The first leaves first: a delay that has become
     /// shorter lets nothing overtake.
     delayed: VecDeque<(Instant, Option<Result<Bytes, BoxError>>)>,
+    /// What has arrived and lags behind: no more than the longest lag.
+    lagging: VecDeque<Result<Bytes, BoxError>>,
     /// Events that the client has been given.
     events: u64,
     /// Bytes that the client has been given.
@@ -86,14 +89,17 @@ impl ResponseStream {
         let watch = call.request.verb == Verb::Watch && status.is_success();
         let rules = rules.into_iter().filter(|rule| concerns_body(rule.effect(), watch));
         let rules = rules.map(|rule| StreamRule { rule, started: false }).collect();
+        let framing = if watch { Framing::of_watch(response.headers()) } else { Framing::Frames };
         response.map(|body| {
             let stream = ResponseStream {
                 faults,
                 call,
                 status: status.as_u16(),
-                source: Lines::new(body, watch),
+                framing,
+                source: Lines::new(body, framing),
                 rules,
                 delayed: VecDeque::new(),
+                lagging: VecDeque::new(),
                 events: 0,
                 bytes: 0,
                 end: None,
@@ -118,7 +124,7 @@ impl ResponseStream {
         }
         let step = match self.rules_before_next_event().await {
             Some(step) => step,
-            None => match self.arrival().await {
+            None => match self.lagged().await {
                 None => Step::End(End::Clean),
                 Some(Err(error)) => Step::End(End::Broken(error)),
                 Some(Ok(data)) => self.rules_on_data(data),
@@ -149,7 +155,7 @@ impl ResponseStream {
                 Effect::CutAfterEvents(_) => return Some(Step::End(End::reset())),
                 Effect::EndAfterEvents(_) => return Some(Step::End(End::Clean)),
                 Effect::ErrorAfterEvents(_, refusal) => {
-                    return Some(Step::Last(refusal.event(&self.call.request), End::Clean));
+                    return Some(Step::Last(refusal.event(&self.call.request, self.framing), End::Clean));
                 }
                 Effect::InsertAfterEvents(_, bytes) => return Some(Step::Data(bytes.clone())),
                 Effect::HoldAfterEvents(_) => rule.released().await,
@@ -158,7 +164,10 @@ impl ResponseStream {
                 }
                 Effect::HideAfterEvents(_) => {
                     rule.released().await;
-                    return Some(Step::Last(Refusal::Expired.event(&self.call.request), End::Clean));
+                    return Some(Step::Last(
+                        Refusal::Expired.event(&self.call.request, self.framing),
+                        End::Clean,
+                    ));
                 }
                 _ => unreachable!("only the effects above count events"),
             }
@@ -186,6 +195,51 @@ impl ResponseStream {
         self.events += 1;
         self.bytes += data.len() as u64;
         Step::Data(data)
+    }
+
+    /// What comes from the server, when enough has come after it.
+    async fn lagged(&mut self) -> Option<Result<Bytes, BoxError>> {
+        loop {
+            let Some((rule, k)) = self.lag() else {
+                return match self.lagging.pop_front() {
+                    Some(item) => Some(item),
+                    None => self.arrival().await,
+                };
+            };
+            if self.lagging.len() as u64 > k {
+                return self.lagging.pop_front();
+            }
+            tokio::select! {
+                biased;
+                () = rule.released() => {}
+                item = self.arrival() => match item {
+                    Some(Ok(data)) => self.lagging.push_back(Ok(data)),
+                    // It ends, and what was held back comes first.
+                    end => {
+                        self.lags_end();
+                        self.lagging.extend(end);
+                    }
+                },
+            }
+        }
+    }
+
+    /// The lag that is on, if there is one. It begins with its event.
+    fn lag(&mut self) -> Option<(Rule, u64)> {
+        for StreamRule { rule, started } in &mut self.rules {
+            let Effect::LagAfterEvents(n, k) = rule.effect() else { continue };
+            if !*started && *n <= self.events && self.faults.fire(rule, &self.call, Some(self.status)) {
+                *started = true;
+            }
+            if *started && !rule.is_released() {
+                return Some((rule.clone(), *k));
+            }
+        }
+        None
+    }
+
+    fn lags_end(&mut self) {
+        self.rules.retain(|rule| !matches!(rule.rule.effect(), Effect::LagAfterEvents(..)));
     }
 
     /// What comes from the server, when it is time.
@@ -244,6 +298,6 @@ fn after_events(effect: &Effect) -> Option<u64> {
 
 fn concerns_body(effect: &Effect, watch: bool) -> bool {
     let concerns_events = after_events(effect).is_some()
-        || matches!(effect, Effect::CutInsideEvent(_) | Effect::DelayEvents(_));
+        || matches!(effect, Effect::CutInsideEvent(_) | Effect::DelayEvents(_) | Effect::LagAfterEvents(..));
     matches!(effect, Effect::CutAfterBytes(_)) || (watch && concerns_events)
 }

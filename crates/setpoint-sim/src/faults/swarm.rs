@@ -113,6 +113,13 @@ impl Swarm {
             FaultKind::EndWatch => Effect::EndAfterEvents(events),
             FaultKind::ExpireWatch => Effect::ErrorAfterEvents(events, Refusal::Expired),
             FaultKind::DelayEvents => Effect::DelayEvents(time),
+            FaultKind::StallWatch => Effect::StallAfterEvents(events, time),
+            FaultKind::LagWatch => Effect::LagAfterEvents(events, 1 + mix(dice, 4) % 3),
+            FaultKind::Crash => match mix(dice, 5) % 3 {
+                0 => Effect::CrashBefore,
+                1 => Effect::CrashAfterCommit,
+                _ => Effect::CrashAfterAnswer,
+            },
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Bug {
     pub(crate) steps: &'static [Option<&'static [(&'static str, &'static str)]>],
     pub(crate) broken: Reconcile,
     pub(crate) mended: Reconcile,
+    /// Whether there are two replicas, of which one works.
+    pub(crate) is_elected: bool,
     /// By which fault it was published to be found; none: without any.
     pub(crate) fault: Option<PointKind>,
 }
@@ -32,6 +34,7 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[("size", "10")]), Some(&[("size", "15")])],
         broken: |operator, cluster| resize(operator, cluster, false, false).boxed(),
         mended: |operator, cluster| resize(operator, cluster, true, true).boxed(),
+        is_elected: false,
         fault: Some(PointKind::CrashAfterCommit),
     },
     // github.com/rabbitmq/cluster-operator/issues/653: another size is taken for a larger one.
@@ -41,6 +44,7 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[("size", "10")]), Some(&[("size", "15")])],
         broken: |operator, cluster| resize(operator, cluster, true, false).boxed(),
         mended: |operator, cluster| resize(operator, cluster, true, true).boxed(),
+        is_elected: false,
         fault: Some(PointKind::OldCache),
     },
     // github.com/pravega/zookeeper-operator/issues/312: the claims of a cluster are found by its name.
@@ -50,6 +54,7 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[]), None, Some(&[])],
         broken: |operator, cluster| finalize(operator, cluster, false).boxed(),
         mended: |operator, cluster| finalize(operator, cluster, true).boxed(),
+        is_elected: false,
         fault: Some(PointKind::OldCache),
     },
     // github.com/pravega/zookeeper-operator/issues/314: claims beyond the replicas that it knows of are deleted.
@@ -59,6 +64,7 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[("replicas", "2")]), Some(&[("replicas", "1")]), Some(&[("replicas", "2")])],
         broken: |operator, cluster| scale_claims(operator, cluster, false).boxed(),
         mended: |operator, cluster| scale_claims(operator, cluster, true).boxed(),
+        is_elected: false,
         fault: Some(PointKind::OldCache),
     },
     // github.com/instaclustr/cassandra-operator/issues/407: the claim of a pod that goes is found by the pod's name.
@@ -68,6 +74,7 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[("replicas", "2")]), Some(&[("replicas", "1")]), Some(&[("replicas", "2")])],
         broken: |operator, cluster| pods_with_claims(operator, cluster, false).boxed(),
         mended: |operator, cluster| pods_with_claims(operator, cluster, true).boxed(),
+        is_elected: false,
         fault: Some(PointKind::OldCache),
     },
     // github.com/instaclustr/cassandra-operator/issues/398: a claim is deleted when its pod is seen to go.
@@ -77,6 +84,7 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[("replicas", "2")]), Some(&[("replicas", "1")])],
         broken: |operator, cluster| pods_going(operator, cluster, false).boxed(),
         mended: |operator, cluster| pods_going(operator, cluster, true).boxed(),
+        is_elected: false,
         fault: Some(PointKind::StatesHidden),
     },
     // github.com/Orange-OpenSource/casskop/issues/342: it has to see each size that it scales down from.
@@ -86,6 +94,7 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[("replicas", "1")]), Some(&[("replicas", "3")]), Some(&[("replicas", "1")])],
         broken: |operator, cluster| scale_by_memory(operator, cluster, false).boxed(),
         mended: |operator, cluster| scale_by_memory(operator, cluster, true).boxed(),
+        is_elected: false,
         fault: Some(PointKind::CrashBefore),
     },
     // github.com/Orange-OpenSource/casskop/issues/370: what is marked as begun is taken for going on.
@@ -95,6 +104,7 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[("replicas", "2")]), Some(&[("replicas", "1")])],
         broken: |operator, cluster| scale_by_marks(operator, cluster, false).boxed(),
         mended: |operator, cluster| scale_by_marks(operator, cluster, true).boxed(),
+        is_elected: false,
         fault: Some(PointKind::CrashAfterCommit),
     },
     // github.com/Orange-OpenSource/casskop/issues/321: a budget that is not as wanted is deleted and made anew.
@@ -104,6 +114,7 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[("unavailable", "2")]), Some(&[("unavailable", "1")])],
         broken: |operator, cluster| budget(operator, cluster, false).boxed(),
         mended: |operator, cluster| budget(operator, cluster, true).boxed(),
+        is_elected: false,
         fault: Some(PointKind::OldCache),
     },
     // jira.percona.com/browse/K8SPSMDB-578: of two secrets, one is looked for.
@@ -113,6 +124,7 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[])],
         broken: |operator, cluster| two_secrets(operator, cluster, false).boxed(),
         mended: |operator, cluster| two_secrets(operator, cluster, true).boxed(),
+        is_elected: false,
         fault: Some(PointKind::CrashAfterCommit),
     },
     // github.com/Orange-OpenSource/nifikop/issues/130: a pod is restarted when its configuration is written.
@@ -122,6 +134,7 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[("config", "a")]), Some(&[("config", "b")])],
         broken: |operator, cluster| restart(operator, cluster, false).boxed(),
         mended: |operator, cluster| restart(operator, cluster, true).boxed(),
+        is_elected: false,
         fault: Some(PointKind::CrashAfterCommit),
     },
     // github.com/minio/operator/issues/2038, found by Acto: labels are added and never removed.
@@ -131,7 +144,28 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[]), Some(&[("label", "x")])],
         broken: |operator, cluster| label(operator, cluster, false).boxed(),
         mended: |operator, cluster| label(operator, cluster, true).boxed(),
+        is_elected: false,
         fault: None,
+    },
+    // github.com/kubernetes/kubernetes/issues/23731: who cannot renew the lease goes on leading until somebody says otherwise.
+    Bug {
+        name: "kubernetes-23731",
+        kinds: &[SECRETS],
+        steps: &[Some(&[("config", "a")]), Some(&[("config", "b")]), Some(&[("config", "c")])],
+        broken: |operator, cluster| two_configs(operator, cluster, Trust::Flag).boxed(),
+        mended: |operator, cluster| two_configs(operator, cluster, Trust::Deadline).boxed(),
+        is_elected: true,
+        fault: Some(PointKind::LeaseLost),
+    },
+    // github.com/cilium/cilium/pull/42920: what runs when the lease is lost runs on.
+    Bug {
+        name: "cilium-42920",
+        kinds: &[SECRETS],
+        steps: &[Some(&[("config", "a")]), Some(&[("config", "b")]), Some(&[("config", "c")])],
+        broken: |operator, cluster| two_configs(operator, cluster, Trust::DeadlineOnce).boxed(),
+        mended: |operator, cluster| two_configs(operator, cluster, Trust::Deadline).boxed(),
+        is_elected: true,
+        fault: Some(PointKind::LeaderPaused),
     },
     // What Sieve calls an indirect bug: an error on the way is dropped, since memory says that it was done.
     Bug {
@@ -140,6 +174,7 @@ pub(crate) const BUGS: &[Bug] = &[
         steps: &[Some(&[("replicas", "1")]), Some(&[("replicas", "2")])],
         broken: |operator, cluster| report(operator, cluster, false).boxed(),
         mended: |operator, cluster| report(operator, cluster, true).boxed(),
+        is_elected: false,
         fault: Some(PointKind::Conflict),
     },
 ];
@@ -400,6 +435,52 @@ async fn two_secrets(operator: Operator, cluster: Value, looks_for_both: bool) -
         let known = if looks_for_both { name } else { "ssl" };
         if operator.get(SECRETS, known).is_none() {
             operator.create(SECRETS, &cluster, name, json!({"stringData": {"key": "secret"}})).await?;
+        }
+    }
+    Ok(())
+}
+
+/// When a replica believes that it leads.
+#[derive(Clone, Copy, PartialEq)]
+enum Trust {
+    /// It was elected, and has not heard of another.
+    Flag,
+    /// Its lease was good when it began.
+    DeadlineOnce,
+    /// Its lease is good as long as a write takes.
+    Deadline,
+}
+
+/// Two secrets with the same configuration, written by the leader alone.
+async fn two_configs(operator: Operator, cluster: Value, trust: Trust) -> Result {
+    let may_write = |operator: &Operator, is_begin: bool| match trust {
+        Trust::Flag => operator.was_elected(),
+        Trust::DeadlineOnce if !is_begin => true,
+        Trust::DeadlineOnce | Trust::Deadline => operator.has_lease(),
+    };
+    let config = cluster["data"]["config"].as_str().unwrap_or_default();
+    if !may_write(&operator, true) {
+        return Ok(());
+    }
+    for name in ["main", "spare"] {
+        let is_there = operator.get(SECRETS, name);
+        if is_there.as_ref().is_some_and(|has| has["metadata"]["annotations"]["config"] == config) {
+            continue;
+        }
+        if !may_write(&operator, false) {
+            return Ok(());
+        }
+        let write = async {
+            if is_there.is_some() {
+                operator.annotate(SECRETS, name, "config", config).await
+            } else {
+                let secret = with_annotation(json!({}), "config", config);
+                operator.create(SECRETS, &cluster, name, secret).await
+            }
+        };
+        match trust {
+            Trust::Deadline => operator.while_it_has_the_lease(write).await?,
+            Trust::Flag | Trust::DeadlineOnce => write.await?,
         }
     }
     Ok(())

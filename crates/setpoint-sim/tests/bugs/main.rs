@@ -9,6 +9,7 @@ mod catalogue;
 mod operator;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ObjectMeta;
@@ -32,9 +33,21 @@ fn cluster(data: &[(&str, &str)]) -> ConfigMap {
 
 fn scenario(bug: &'static Bug, reconcile: Reconcile) -> impl Fn(&World) -> Scenario + Send + Sync + 'static {
     move |_| {
-        let kinds = bug.kinds;
-        let mut scenario = Scenario::new().controller("operator", move |seat| run(seat, kinds, reconcile));
-        scenario = scenario.beside("janitor", |seat| run(seat, &[operator::PODS, operator::CLAIMS], janitor));
+        let (kinds, is_elected) = (bug.kinds, bug.is_elected);
+        let mut scenario = Scenario::new();
+        for name in ["operator", "standby"].into_iter().take(if is_elected { 2 } else { 1 }) {
+            scenario = scenario.controller(name, move |seat| run(seat, kinds, is_elected, reconcile));
+        }
+        scenario =
+            scenario.beside("janitor", |seat| run(seat, &[operator::PODS, operator::CLAIMS], false, janitor));
+        if is_elected {
+            // Leases are renewed all the time: most of a run would be that.
+            scenario = scenario.rest(Duration::from_secs(30));
+        }
+        if bug.fault == Some(PointKind::LeaseLost) {
+            // The next step comes when another has had time to take the lease.
+            scenario = scenario.quiet(Duration::from_secs(20));
+        }
         if bug.fault.is_some() {
             scenario = scenario.with_history();
         }

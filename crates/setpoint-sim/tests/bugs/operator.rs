@@ -16,13 +16,18 @@ use serde_json::{Value, json};
 use setpoint_env::Task;
 use setpoint_sim::Seat;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 pub(crate) type Result<T = ()> = kube::Result<T>;
 
 const RETRY: Duration = Duration::from_secs(1);
 /// How long it waits before it looks again, whether or not something has changed.
 const RESYNC: Duration = Duration::from_secs(30);
+/// How long a lease lives after the renewal that another has seen, how long its holder trusts it, and how often it is renewed.
+const LEASE: Duration = Duration::from_secs(15);
+const DEADLINE: Duration = Duration::from_secs(10);
+const RENEW: Duration = Duration::from_secs(3);
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 const NAMESPACE: &str = "default";
 
 /// The kinds that operators here know: plural, where the API has them, apiVersion, kind.
@@ -50,6 +55,18 @@ pub(crate) struct Operator {
     changed: Arc<Notify>,
     /// What it remembers; a crash ends it.
     memory: Arc<Mutex<BTreeMap<String, String>>>,
+    /// What it knows of its lease, where one of several replicas works.
+    term: Arc<Mutex<Term>>,
+}
+
+/// What a replica knows of its lease.
+#[derive(Default)]
+struct Term {
+    is_elected: bool,
+    /// Until when nobody else takes the lease.
+    deadline: Option<Instant>,
+    /// The renewal of another that was seen last, and when.
+    seen: Option<(Value, Instant)>,
 }
 
 type Cache = Arc<Mutex<BTreeMap<String, Value>>>;
@@ -57,11 +74,26 @@ type Cache = Arc<Mutex<BTreeMap<String, Value>>>;
 pub(crate) type Reconcile = fn(Operator, Value) -> BoxFuture<'static, Result>;
 
 /// Runs an operator with caches of these kinds besides its clusters.
-pub(crate) async fn run(seat: Seat, kinds: &'static [&'static str], reconcile: Reconcile) -> Result {
+pub(crate) async fn run(
+    seat: Seat,
+    kinds: &'static [&'static str],
+    is_elected: bool,
+    reconcile: Reconcile,
+) -> Result {
     let changed = Arc::new(Notify::new());
     let caches = [CLUSTERS].iter().chain(kinds).map(|kind| (*kind, Cache::default())).collect();
-    let operator = Operator { client: seat.client(), caches, changed, memory: Arc::default() };
+    let (client, memory, term) = (seat.client(), Arc::default(), Arc::default());
+    let operator = Operator { client, caches, changed, memory, term };
     let mut watching: Vec<Task<()>> = Vec::new();
+    if is_elected {
+        let (operator, identity) = (operator.clone(), seat.identity());
+        watching.push(seat.env().spawn(async move {
+            loop {
+                operator.stand_for_election(&identity).await;
+                sleep(RENEW).await;
+            }
+        }));
+    }
     for (kind, cache) in operator.caches.clone() {
         let version = operator.list(kind, &cache).await;
         let operator = operator.clone();
@@ -180,6 +212,68 @@ impl Operator {
         }
     }
 
+    /// Renews the lease, or takes it when its holder has not renewed it for long enough.
+    async fn stand_for_election(&self, identity: &str) {
+        let sent = Instant::now();
+        let spec =
+            |holder: &str, renewals: u64| json!({"holderIdentity": holder, "leaseTransitions": renewals});
+        let uri = format!("{LEASES}/operator");
+        let lease = self.client.request::<Value>(request(Method::GET, &uri, None)).await;
+        let written = match lease {
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                    "metadata": {"name": "operator"}, "spec": spec(identity, 1)});
+                self.client.request::<Value>(request(Method::POST, LEASES, Some(&lease))).await
+            }
+            Err(_) => return,
+            Ok(lease) if lease["spec"]["holderIdentity"] != identity && !self.is_over(&lease) => return,
+            Ok(mut lease) => {
+                let renewals = lease["spec"]["leaseTransitions"].as_u64().unwrap_or(0);
+                lease["spec"] = spec(identity, renewals + 1);
+                self.client.request::<Value>(request(Method::PUT, &uri, Some(&lease))).await
+            }
+        };
+        if written.is_ok() {
+            let mut term = self.term.lock();
+            (term.is_elected, term.deadline) = (true, Some(sent + DEADLINE));
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether another's lease is over; it is another's, so this replica does not lead.
+    fn is_over(&self, lease: &Value) -> bool {
+        let mut term = self.term.lock();
+        (term.is_elected, term.deadline) = (false, None);
+        let now = Instant::now();
+        match &term.seen {
+            Some((spec, since)) if *spec == lease["spec"] => now >= *since + LEASE,
+            _ => {
+                term.seen = Some((lease["spec"].clone(), now));
+                false
+            }
+        }
+    }
+
+    /// Whether it was elected, as far as it has heard.
+    pub(crate) fn was_elected(&self) -> bool {
+        self.term.lock().is_elected
+    }
+
+    /// Whether nobody else can have the lease yet.
+    pub(crate) fn has_lease(&self) -> bool {
+        self.term.lock().deadline.is_some_and(|deadline| Instant::now() < deadline)
+    }
+
+    /// Writes something. What is not done when the lease is over is cut off: it may have been asked for long ago.
+    pub(crate) async fn while_it_has_the_lease(&self, write: impl Future<Output = Result>) -> Result {
+        let Some(deadline) = self.term.lock().deadline else { return Ok(()) };
+        tokio::select! {
+            biased;
+            () = sleep_until(deadline) => Ok(()),
+            written = write => written,
+        }
+    }
+
     /// What it remembers.
     pub(crate) fn remembers(&self, key: &str) -> Option<String> {
         self.memory.lock().get(key).cloned()
@@ -214,6 +308,16 @@ impl Operator {
         object["apiVersion"] = version.into();
         object["kind"] = kind_name.into();
         self.client.request::<Value>(request(Method::PUT, &uri, Some(&object))).await.map(drop)
+    }
+
+    /// Writes an annotation, whatever the object is now.
+    pub(crate) async fn annotate(&self, kind: &str, name: &str, key: &str, value: &str) -> Result {
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        let patch = Request::patch(format!("{}/{name}", path(kind)))
+            .header("content-type", "application/merge-patch+json")
+            .body(patch.to_string().into_bytes())
+            .expect("a request");
+        self.client.request::<Value>(patch).await.map(drop)
     }
 
     pub(crate) async fn delete(&self, kind: &str, name: &str) -> Result {

@@ -1,9 +1,13 @@
 //! What the explorer says of itself: its formula, its determinism, and that nothing depends on how many threads it has.
 
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use kube::api::ObjectMeta;
 use serde_json::json;
+use setpoint::leader_election::LeaseConfig;
 use setpoint::owner::controller_reference;
 use setpoint::{Action, Context, Controller, Manager, ObjectKey, ReconcileError, ensure};
 use setpoint_sim::{Act, Effect, Explorer, Fault, Match, Oracle, PointKind, Scenario, Verb, World, replay};
@@ -29,7 +33,7 @@ async fn copy(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     Ok(Action::done())
 }
 
-fn scenario(_: &World) -> Scenario {
+pub(crate) fn scenario(_: &World) -> Scenario {
     Scenario::new()
         .controller("copy", |seat| {
             let controller = Controller::<ConfigMap>::new("copy", copy).owns::<Secret>();
@@ -51,17 +55,77 @@ fn the_number_of_points_is_that_of_the_formula_and_each_is_tried() {
         assert_eq!(exploration.tried[&kind].runs, targets.writes);
     }
     assert_eq!(exploration.tried[&PointKind::WatchHeld].runs, targets.places);
+    assert_eq!(exploration.tried[&PointKind::WatchLags].runs, targets.lags);
+    assert!(!exploration.tried.contains_key(&PointKind::LeaseLost), "it has no lease");
+}
+
+/// Two replicas of which one works.
+fn replicas(_: &World) -> Scenario {
+    let replica = |scenario: Scenario, name: &str| {
+        scenario.controller(name, |seat| {
+            let mut lease = LeaseConfig::new("default", "copy");
+            lease.identity = seat.identity();
+            let controller = Controller::<ConfigMap>::new("copy", copy).owns::<Secret>();
+            Manager::with(seat.runtime()).leader_election(lease).controller(controller).run()
+        })
+    };
+    let scenario = replica(replica(Scenario::new(), "one"), "two");
+    scenario.quiet(Duration::from_secs(20)).apply(&map("a")).apply(&map("b"))
 }
 
 #[test]
-fn a_seed_gives_the_same_run_again_and_another_seed_another_order() {
-    let explorer = Explorer::new("copy", scenario);
-    let seeds = std::env::var("SETPOINT_SIM_SEEDS").map_or(40, |seeds| seeds.parse().expect("a number"));
-    let hashes: Vec<u64> = (0..seeds).map(|seed| explorer.hash(seed)).collect();
-    for (seed, hash) in hashes.iter().enumerate() {
-        assert_eq!(explorer.hash(seed as u64), *hash, "seed {seed}");
+fn no_two_replicas_write_at_once_whoever_stops_and_however_fast_the_clocks_are() {
+    let exploration = Explorer::new("replicas", replicas).run();
+    exploration.assert_nothing_found();
+    let targets = exploration.targets;
+    assert_eq!((targets.writes, targets.leading, targets.contested), (2, 2, 2));
+    let tried: usize = exploration.tried.values().map(|tried| tried.runs).sum();
+    assert_eq!(tried, targets.points());
+    for kind in [PointKind::LeaderPaused, PointKind::LeaseLost, PointKind::ClockSlow, PointKind::ClockFast] {
+        assert_eq!(exploration.tried[&kind].runs, 2, "{kind}");
     }
-    assert!(hashes.iter().any(|hash| *hash != hashes[0]));
+}
+
+const JOB: &str = "/apis/batch/v1/namespaces/default/jobs/a";
+
+fn job() -> Job {
+    let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "a"}]}});
+    serde_json::from_value(
+        json!({"metadata": {"name": "a", "namespace": "default"}, "spec": {"template": pod}}),
+    )
+    .expect("a Job")
+}
+
+/// The server writes a selector into a Job, and takes none from others.
+#[test]
+fn an_object_that_is_made_anew_is_what_its_user_applied() {
+    replay(|_| Scenario::new().apply(&job()), [Fault::AtRest(Act::Recreate, JOB.into())]);
+}
+
+#[test]
+fn a_child_that_is_made_anew_is_what_its_controller_created() {
+    async fn make(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+        let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+        if map.data.as_ref().is_none_or(|data| !data.contains_key("key"))
+            || cx.lister::<Job>().get(&key).is_some()
+        {
+            return Ok(Action::done());
+        }
+        let mut job = job();
+        job.metadata.owner_references = controller_reference(&*map).map(|owner| vec![owner]);
+        let jobs: Api<Job> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
+        jobs.create(&Default::default(), &job).await?;
+        Ok(Action::done())
+    }
+    let scenario = |_: &World| {
+        Scenario::new()
+            .controller("make", |seat| {
+                let controller = Controller::<ConfigMap>::new("make", make).owns::<Job>();
+                Manager::with(seat.runtime()).controller(controller).run()
+            })
+            .apply(&map("a"))
+    };
+    replay(scenario, [Fault::AtRest(Act::Recreate, JOB.into())]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![allow(missing_docs)] // rustdoc does not read tests
 
 mod determinism;
+mod endurance;
 mod explore;
 mod histories;
 mod requests;

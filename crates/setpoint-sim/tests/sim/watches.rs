@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, Error, ResourceExt};
-use setpoint_sim::{Match, Refusal, What};
+use setpoint_sim::{Effect, Match, Refusal, What};
 use tokio::time::Instant;
 
 use crate::requests::io_kind;
@@ -95,6 +95,38 @@ async fn a_cut_inside_an_event_leaves_half_a_line() {
     let (whole, half) = (line("a"), line("b"));
     assert_eq!(text, format!("{whole}{}", &half[..half.len() / 2]));
     assert!(!clean);
+}
+
+/// The seconds at which the client was given events.
+fn seconds(faults: &setpoint_sim::Faults) -> Vec<u64> {
+    let trace = faults.trace();
+    let events = trace.entries().iter().filter(|entry| matches!(entry.what, What::Event { .. }));
+    events.map(|entry| entry.at.as_secs()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_lags_gives_an_event_when_so_many_others_have_come_and_loses_none() {
+    let (server, faults, api) = Scripted::start();
+    faults.on(Match::watch("configmaps")).inject(Effect::LagAfterEvents(1, 1));
+    let ((names, end), ()) = tokio::join!(read(&api), abc(&server));
+    assert_eq!(names, ["a", "b", "c"]);
+    end.unwrap();
+    assert_eq!(seconds(&faults), [1, 3, 4], "b comes with c, and c with the end");
+    assert_eq!(faults.fired()[0].to_string(), "held WATCH configmaps/default back by 1 event after 1 event");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lags_comes_at_once_when_all_faults_end() {
+    let (server, faults, api) = Scripted::start();
+    faults.on(Match::watch("configmaps")).inject(Effect::LagAfterEvents(0, 5));
+    let heal = async {
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        faults.heal();
+    };
+    let ((names, end), (), ()) = tokio::join!(read(&api), abc(&server), heal);
+    assert_eq!(names, ["a", "b", "c"]);
+    end.unwrap();
+    assert_eq!(seconds(&faults), [2, 2, 3]);
 }
 
 #[tokio::test(start_paused = true)]

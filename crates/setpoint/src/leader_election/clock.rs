@@ -31,7 +31,8 @@ impl LocalClock {
 
     /// Time since the start.
     pub(super) fn now(&self) -> Duration {
-        self.scale(self.env.instant().saturating_duration_since(self.origin), self.rate)
+        let passed = self.env.instant().saturating_duration_since(self.origin);
+        scale(passed, self.rate * self.env.clock_rate())
     }
 
     /// Wall-clock time, for what people read.
@@ -42,7 +43,8 @@ impl LocalClock {
     /// The time that the wall clock says has passed since `earlier`; none if it went backwards.
     pub(super) fn wall_since(&self, earlier: Timestamp) -> Duration {
         let passed = Duration::try_from(self.env.now().duration_since(earlier)).unwrap_or_default();
-        self.scale(passed, self.rate)
+        // The wall clock of a simulated process has its rate already.
+        scale(passed, self.rate)
     }
 
     /// Sleeps until this clock says `then`.
@@ -54,18 +56,18 @@ impl LocalClock {
 
     /// How long `time` on this clock takes in tokio's time.
     pub(super) fn real(&self, time: Duration) -> Duration {
-        self.scale(time, 1.0 / self.rate)
+        scale(time, 1.0 / (self.rate * self.env.clock_rate()))
     }
 
     /// A time between `base` and `base * (1 + factor)`.
     pub(super) fn jitter(&self, base: Duration, factor: f64) -> Duration {
         self.env.jitter(base, factor)
     }
+}
 
-    fn scale(&self, time: Duration, factor: f64) -> Duration {
-        if self.rate == 1.0 {
-            return time;
-        }
-        Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(Duration::MAX)
+fn scale(time: Duration, factor: f64) -> Duration {
+    if factor == 1.0 {
+        return time;
     }
+    Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }
