@@ -200,7 +200,7 @@ async fn note_use(core: &Core, key: Key, secret: &Value) {
             *labels = json!({});
         }
         labels[LAST_USED] = today.to_string().into();
-        Some(Action::Put { value: object::encode(&found), expires: None })
+        Some(Action::Put { value: object::encode(&found), ttl: None })
     };
     if let Err(status) = contention::swap(core, key, change).await {
         tracing::warn!(error = status.message, "cannot note the use of a service account's token");

@@ -61,7 +61,7 @@ fn quotas() -> &'static Arc<Resource> {
 }
 
 fn put(quota: &Value) -> Action {
-    Action::Put { value: object::encode(quota), expires: None }
+    Action::Put { value: object::encode(quota), ttl: None }
 }
 
 /// One write, as quotas see it.
