@@ -22,6 +22,7 @@ pub(crate) mod process;
 pub(crate) mod report;
 mod samples;
 pub(crate) mod servers;
+mod sim_proxy;
 pub(crate) mod startup;
 mod workloads;
 
@@ -114,6 +115,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     }
     workloads::run(report, peers, &binary);
     aggregation::run(report, peers, &binary, skip_build);
+    sim_proxy::run(report, peers, &binary, skip_build);
     histories::run(report, peers, &binary, profile, skip_build);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
@@ -339,6 +341,9 @@ fn list() {
     }
     for name in kubectl::cluster_names() {
         println!("{}: {name}", cluster::OURS);
+    }
+    for name in sim_proxy::NAMES {
+        println!("{}: {name}", sim_proxy::SUITE);
     }
     for name in startup::NAMES {
         println!("{}: {name}", startup::SUITE);
