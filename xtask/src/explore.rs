@@ -23,6 +23,10 @@ pub(crate) struct Explore {
     /// Where to put a page for each finding.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
+    /// Instead, run so many seeds twice on one and two cores and with 1, 2 and 4 threads, and compare; then ten times as many
+    /// runs in one process, to see that memory does not grow.
+    #[arg(long, value_name = "SEEDS", num_args = 0..=1, default_missing_value = "1000")]
+    endurance: Option<u64>,
     /// Explore a release build: it takes longer to make, and runs many times as fast.
     #[arg(long)]
     release: bool,
@@ -88,6 +92,9 @@ pub(crate) fn run(options: &Explore) -> Result<ExitCode> {
         chosen.iter().for_each(|subject| println!("{}", subject.name));
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(seeds) = options.endurance {
+        return endurance(seeds, options.release);
+    }
     let programs = build(&chosen, options.release)?;
     let mut wrong = Vec::new();
     for subject in &chosen {
@@ -110,6 +117,36 @@ pub(crate) fn run(options: &Explore) -> Result<ExitCode> {
     }
     println!("{} explored; something was found in: {}", chosen.len(), wrong.join(", "));
     Ok(ExitCode::FAILURE)
+}
+
+const ENDURANCE: Subject =
+    Subject { name: "endurance", package: "setpoint-sim", program: "sim", test: "endurance::" };
+
+/// The same seeds wherever they run; many runs in one process.
+fn endurance(seeds: u64, release: bool) -> Result<ExitCode> {
+    let programs = build(&[&ENDURANCE], release)?;
+    let program =
+        programs.iter().find(|program| program.is_of(&ENDURANCE)).context("cargo made no such program")?;
+    let run = |test: &str, cores: &str, threads: &str, count: (&str, u64)| -> Result<String> {
+        let mut command = Command::new("taskset");
+        command.args(["-c", cores]).arg(&program.path).args([test, "--nocapture"]);
+        command.env("SETPOINT_SIM_THREADS", threads).env(count.0, count.1.to_string());
+        let done = command.output().context("taskset cannot be run")?;
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        ensure!(done.status.success(), "on cores {cores} with {threads} threads:\n{said}");
+        Ok(said)
+    };
+    let mut digests = Vec::new();
+    for (cores, threads) in [("0", "1"), ("0", "2"), ("0", "4"), ("0,1", "1"), ("0,1", "2"), ("0,1", "4")] {
+        let said = run("endurance::a_seed_gives", cores, threads, ("SETPOINT_SIM_SEEDS", seeds))?;
+        let digest = said.lines().find_map(|line| line.split("all seeds: ").nth(1)).context("no digest")?;
+        println!("{seeds} seeds twice on cores {cores} with {threads} threads: {digest}");
+        digests.push(digest.to_owned());
+    }
+    ensure!(digests.iter().all(|digest| *digest == digests[0]), "they differ");
+    let said = run("endurance::memory", "0,1", "2", ("SETPOINT_SIM_RUNS", seeds.saturating_mul(10)))?;
+    said.lines().filter(|line| line.contains("after ")).for_each(|line| println!("{line}"));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A test program that cargo has built.

@@ -23,6 +23,7 @@ mod prometheus_operator;
 pub(crate) mod report;
 mod samples;
 pub(crate) mod servers;
+mod sim_proxy;
 pub(crate) mod startup;
 mod workloads;
 
@@ -117,6 +118,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     prometheus_operator::run(report, peers, &binary);
     helm::shapes::run(report, peers, &binary);
     aggregation::run(report, peers, &binary, skip_build);
+    sim_proxy::run(report, peers, &binary, skip_build);
     histories::run(report, peers, &binary, profile, skip_build);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
@@ -348,6 +350,9 @@ fn list() {
     }
     for name in helm::shapes::names() {
         println!("{}: {name}", helm::shapes::SUITE);
+    }
+    for name in sim_proxy::NAMES {
+        println!("{}: {name}", sim_proxy::SUITE);
     }
     for name in startup::NAMES {
         println!("{}: {name}", startup::SUITE);

@@ -19,6 +19,7 @@ mod parent;
 mod service_address;
 mod serving;
 mod signals;
+mod sim;
 mod store;
 mod up;
 
@@ -51,6 +52,7 @@ enum Command {
     Up(up::Up),
     Envtest(envtest::Envtest),
     Cluster(cluster::ClusterCommand),
+    Sim(sim::Sim),
     Kubeconfig(kubeconfig::KubeconfigCommand),
     Store(store::Store),
 }
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Up(up) => up.run(&env, started),
         Command::Envtest(envtest) => envtest.run(),
         Command::Cluster(command) => command.run(&env),
+        Command::Sim(sim) => sim.run(&env),
         Command::Kubeconfig(command) => command.run(&env),
         Command::Store(store) => store.run(&env),
     };

@@ -2,7 +2,7 @@
 //! Neutron, the sample-controller that is written in Go.
 
 mod docs;
-mod foo;
+pub(super) mod foo;
 mod go;
 mod in_cluster;
 mod ingress;
