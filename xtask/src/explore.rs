@@ -67,6 +67,12 @@ const SUBJECTS: &[Subject] = &[
     built_in("namespace", "namespace_controller"),
     built_in("endpointslice", "endpointslice_controller"),
     built_in("scheduler", "scheduler"),
+    built_in("statefulset-crashes", "order::statefulset_order_when_the_controller_crashes_at_any_write"),
+    built_in("daemonset-crashes", "order::daemonset_bounds_when_the_controller_crashes_at_any_write"),
+    built_in("daemonset-surge-crashes", "order::daemonset_surge_when_the_controller_crashes_at_any_write"),
+    built_in("statefulset", "order::statefulset_controller"),
+    built_in("statefulset-claims", "order::statefulset_claims"),
+    built_in("daemonset", "order::daemonset_controller"),
     Subject {
         name: "bugs",
         package: "setpoint-sim",

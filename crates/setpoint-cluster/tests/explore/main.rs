@@ -1,6 +1,8 @@
 //! The built-in controllers, each with every fault at every point. Together they take minutes: `cargo xtask explore`, and
 //! `cargo xtask soak`. The quickest is in every run.
 
+mod order;
+
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
