@@ -79,10 +79,6 @@ fn no_such_kind(resource: &str) -> Refused {
     refused(StatusCode::NOT_FOUND, format!("objects of {resource:?} are not shown"))
 }
 
-fn gone() -> Refused {
-    refused(StatusCode::NOT_FOUND, "there is no such object, or not any more")
-}
-
 impl Objects {
     pub(crate) fn new(client: Client, env: Env, facts: Facts, all_kinds: bool) -> Objects {
         Objects {
@@ -195,7 +191,15 @@ impl Objects {
         who: Option<&Who>,
     ) -> Result<Value, Refused> {
         let shown = self.shown().await?;
-        let mut nodes = tree::around(&shown.kinds, resource, key)?;
+        let kind = shown.kind(resource)?;
+        let Some(mut nodes) = tree::around(&shown.kinds, kind, key) else {
+            // No mistake of the page: it looks at what comes and goes.
+            let why = match kind.cache.has_synced() {
+                true => "There is no such object, or not any more.",
+                false => "Objects of this kind are still being listed.",
+            };
+            return Ok(json!({"nodes": [], "why": why}));
+        };
         let mut allowed = Vec::with_capacity(nodes.len());
         for node in nodes {
             let (plural, group) = node.resource.split_once('.').unwrap_or((&node.resource, ""));

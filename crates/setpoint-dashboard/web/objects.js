@@ -151,9 +151,9 @@ export class ObjectsView {
   async lookAtTree() {
     const [resource, key] = [this.resource, this.key];
     try {
-      const { nodes } = await ask(`/api/tree?${new URLSearchParams({ resource, key })}`);
+      const { nodes, why } = await ask(`/api/tree?${new URLSearchParams({ resource, key })}`);
       if (this.key !== key || this.resource !== resource || this.tree.contains(document.activeElement)) return;
-      put(this.tree, h("ul", { class: "tree" }, nodes.map((/** @type {any} */ node) => this.node(node))));
+      put(this.tree, nodes.length ? h("ul", { class: "tree" }, nodes.map((/** @type {any} */ node) => this.node(node))) : h("p", { class: "empty" }, why));
     } catch (error) {
       if (this.key === key) put(this.tree, h("p", { class: "empty" }, String(/** @type {Error} */ (error).message)));
     }

@@ -7,8 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use setpoint::ObjectKey;
 
-use super::{Kind, Meta, gone};
-use crate::guard::Refused;
+use super::{Kind, Meta};
 
 /// The index of objects by the uids of their owners.
 pub(super) const OWNER: &str = "owner";
@@ -41,10 +40,9 @@ pub(super) struct Node {
 }
 
 /// The objects around one: from its first owner down to all that this owns, owners before what they own.
-pub(super) fn around(kinds: &[Kind], resource: &str, key: &ObjectKey) -> Result<Vec<Node>, Refused> {
-    let kind =
-        kinds.iter().find(|kind| kind.name == resource).ok_or_else(|| super::no_such_kind(resource))?;
-    let asked = kind.cache.lister().get(key).ok_or_else(gone)?;
+/// None if it is not there.
+pub(super) fn around(kinds: &[Kind], kind: &Kind, key: &ObjectKey) -> Option<Vec<Node>> {
+    let asked = kind.cache.lister().get(key)?;
     let uid = asked.metadata.uid.clone();
     let (mut top, mut at) = (kind, asked);
     for _ in 0..MOST_DEPTH {
@@ -53,7 +51,7 @@ pub(super) fn around(kinds: &[Kind], resource: &str, key: &ObjectKey) -> Result<
     }
     let mut walk = Walk { kinds, asked: uid, nodes: Vec::new(), seen: BTreeSet::new() };
     walk.visit(top, &at, None, 0);
-    Ok(walk.nodes)
+    Some(walk.nodes)
 }
 
 /// The controller of an object, or its first owner, if that is known.

@@ -43,7 +43,8 @@ async fn a_tree_goes_up_to_the_first_owner_and_down_to_all_that_is_owned() {
         shown,
         [("default/root", 0, false), ("default/child", 1, true), ("default/grandchild", 2, false)]
     );
-    assert_eq!(page.browser.get("/api/tree?resource=configmaps&key=default%2Fnone").await.code, 404);
+    let none = page.browser.get("/api/tree?resource=configmaps&key=default%2Fnone").await.json();
+    assert_eq!(none, json!({"nodes": [], "why": "There is no such object, or not any more."}));
     assert_eq!(page.browser.get("/api/tree?resource=nonsense&key=x").await.code, 404);
 }
 
