@@ -399,6 +399,10 @@ impl From<ReadError> for Status {
                 Status::expired(format!("too old resource version: {asked} ({floor})"))
             }
             ReadError::Future { asked, current } => Status::version_too_large(asked, current),
+            #[cfg(feature = "etcd")]
+            error @ (ReadError::Unavailable { .. } | ReadError::Undecodable { .. }) => {
+                Status::internal(error)
+            }
         }
     }
 }
