@@ -13,8 +13,11 @@ type Check<'a> = (&'static str, Box<dyn Fn() -> Result<(), String> + 'a>);
 /// What is looked at for `/healthz`, `/livez` or `/readyz`.
 fn checks<'a>(core: &'a Core, endpoint: &str) -> Vec<Check<'a>> {
     let storage = || core.storage.failure().map_or(Ok(()), |why| Err(why.to_string()));
-    let mut checks: Vec<Check<'a>> =
-        vec![("ping", Box::new(|| Ok(()))), ("log", Box::new(|| Ok(()))), ("storage", Box::new(storage))];
+    let mut checks: Vec<Check<'a>> = vec![
+        ("ping", Box::new(|| Ok(()))),
+        ("log", Box::new(|| Ok(()))),
+        (core.storage.name(), Box::new(storage)),
+    ];
     if endpoint == "readyz" {
         let shutdown = || if core.is_ending() { Err("process is shutting down".to_owned()) } else { Ok(()) };
         checks.push(("shutdown", Box::new(shutdown)));

@@ -63,6 +63,7 @@ use crate::user::User;
 use at::{At, Errors};
 pub(crate) use certificate_signing_request::organizations as requested_organizations;
 pub(crate) use policy::SYSTEM_CLASSES;
+pub(crate) use service::node_ports::Orphans;
 pub(crate) use service::{allocation, network};
 
 /// Fills in what a decoded object leaves to the server, on every write.

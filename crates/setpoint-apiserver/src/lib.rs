@@ -76,4 +76,6 @@ pub use logs::{LogLine, LogSource};
 pub use response::Body;
 pub use server::{ApiServer, AsUser, Builder};
 pub use storage::{Committed, OpenError};
+#[cfg(feature = "etcd")]
+pub use storage::{EtcdError, EtcdOptions};
 pub use user::User;

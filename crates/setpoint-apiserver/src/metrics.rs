@@ -455,6 +455,7 @@ mod tests {
             is_full: true,
             writer_panics: 2,
             records: vec![("apps/deployments".into(), 2), ("core/pods".into(), 5)],
+            ..Stats::default()
         };
         let text = scrape(&Metrics::new(&Env::seeded(1)), &storage).await;
         check(&text, r#"apiserver_storage_objects{resource="deployments.apps"} 2"#);

@@ -32,6 +32,7 @@ use crate::contention::Queues;
 use crate::definitions::{self, Definitions};
 use crate::extension::{Delegated, Programs, Sourced};
 use crate::filters;
+use crate::kinds::Orphans;
 use crate::kinds::network::ServiceIpRanges;
 use crate::kubernetes_service::{self, Advertised};
 use crate::limits;
@@ -44,6 +45,8 @@ use crate::response::Body;
 use crate::serve;
 use crate::status::Result;
 use crate::storage::{Committed, Durability, Limits, Memory, NotStored, Observer, OpenError, Redb, Storage};
+#[cfg(feature = "etcd")]
+use crate::storage::{Etcd, EtcdError, EtcdOptions};
 use crate::store;
 use crate::upstream::{Clients, Locations};
 use crate::user::User;
@@ -118,6 +121,7 @@ pub(crate) struct Core {
     pub definitions: Definitions,
     pub advertised: Arc<Advertised>,
     pub service_ranges: ServiceIpRanges,
+    pub node_ports: Orphans,
     /// Whether discovery is also offered in one document.
     pub has_aggregated_discovery: bool,
     pub logs: Option<Arc<dyn LogSource>>,
@@ -440,11 +444,32 @@ impl Builder {
         let folder = folder.as_ref();
         let env = self.env.clone().unwrap_or_default();
         let storage = Box::new(Redb::open_in(folder, self.history, self.durability).await?.timed(env));
+        self = self.signing_key_in(folder)?;
+        Ok(self.start(storage).await?)
+    }
+
+    /// Signs the tokens of service accounts with the key in a folder, which is made if there is none, unless there is a key
+    /// already. [`Builder::open`] does it.
+    pub fn signing_key_in(mut self, folder: impl AsRef<Path>) -> Result<Builder, OpenError> {
         if !self.service_account_tokens.has_signing_key() {
-            let key = pki::signing_key(&folder.join("pki")).map_err(OpenError::SigningKey)?;
+            let key = pki::signing_key(&folder.as_ref().join("pki")).map_err(OpenError::SigningKey)?;
             self.service_account_tokens = self.service_account_tokens.signing_key(key);
         }
-        Ok(self.start(storage).await?)
+        Ok(self)
+    }
+
+    /// Starts a server that keeps everything in etcd, as kube-apiserver would: either can be started on the other's data, and
+    /// several servers can share it. Tokens of service accounts are signed only if there is a key for it
+    /// ([`Builder::service_account_tokens`]), and all servers need the same.
+    ///
+    /// # Errors
+    /// If etcd does not answer within twenty seconds.
+    #[cfg(feature = "etcd")]
+    pub async fn connect(self, etcd: &EtcdOptions) -> Result<ApiServer, EtcdError> {
+        let env = self.env.clone().unwrap_or_default();
+        let layout = Box::new(crate::storage::Registry::new());
+        let storage = Etcd::open(etcd, layout, self.history, self.compaction_interval, &env).await?;
+        Ok(self.start(Box::new(storage)).await?)
     }
 
     pub(crate) async fn start(self, storage: Box<dyn Storage>) -> Result<ApiServer, NotStored> {
@@ -479,6 +504,7 @@ impl Builder {
             definitions: Definitions::default(),
             advertised: Arc::new(Advertised::at(self.advertise_address)),
             service_ranges: self.service_ranges,
+            node_ports: Orphans::default(),
             has_aggregated_discovery: self.has_aggregated_discovery,
             logs: self.logs,
             watches: Mutex::default(),

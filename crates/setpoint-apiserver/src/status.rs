@@ -401,6 +401,10 @@ impl From<ReadError> for Status {
             }
             ReadError::Future { asked, current } => Status::version_too_large(asked, current),
             ReadError::Refused(failure) => failure.into(),
+            #[cfg(feature = "etcd")]
+            error @ (ReadError::Unavailable { .. } | ReadError::Undecodable { .. }) => {
+                Status::internal(error)
+            }
         }
     }
 }

@@ -18,6 +18,8 @@
 mod backup;
 mod collection;
 mod cursor;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod history;
 mod index;
 mod memory;
@@ -40,6 +42,12 @@ use std::time::Duration;
 
 pub use self::backup::{BackupError, Summary};
 pub(crate) use self::backup::{Encoder, Reader, Snapshot};
+#[cfg(feature = "etcd")]
+pub use self::etcd::copy::Copied;
+#[cfg(feature = "etcd")]
+pub(crate) use self::etcd::{Etcd, Registry, copy};
+#[cfg(feature = "etcd")]
+pub use self::etcd::{EtcdError, EtcdOptions};
 pub(crate) use self::redb::{Durability, Redb, restore, snapshot_of};
 pub use self::redb::{OpenError, RestoreError, Restored};
 use crate::extension::Failure;
@@ -109,6 +117,14 @@ pub(crate) enum ReadError {
     /// Whoever makes the records has none to give.
     #[error(transparent)]
     Refused(#[from] Failure),
+    /// The engine is elsewhere, and does not answer.
+    #[cfg(feature = "etcd")]
+    #[error("{why}")]
+    Unavailable { why: Arc<str> },
+    /// Somebody else has written what this server does not understand.
+    #[cfg(feature = "etcd")]
+    #[error("{place} cannot be decoded: {why}")]
+    Undecodable { place: String, why: String },
 }
 
 /// Why a change was not committed.
@@ -163,6 +179,35 @@ pub(crate) struct Stats {
     pub writer_panics: u64,
     /// Live records by collection, in order of their names.
     pub records: Vec<(Arc<str>, usize)>,
+    /// Of an engine that is elsewhere.
+    #[cfg(feature = "etcd")]
+    pub remote: Option<RemoteStats>,
+}
+
+/// Figures about a store that is elsewhere.
+#[cfg(feature = "etcd")]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RemoteStats {
+    pub requests: Vec<Requests>,
+    /// How often the watch of it was begun again.
+    pub watch_restarts: u64,
+    /// Compactions by this server.
+    pub compactions: u64,
+    pub leases: u64,
+    pub leased_objects: u64,
+    /// How far reads from memory are behind what was heard.
+    pub lag_revisions: u64,
+    pub lag_seconds: f64,
+}
+
+/// Requests of one kind.
+#[cfg(feature = "etcd")]
+#[derive(Clone, Debug)]
+pub(crate) struct Requests {
+    pub operation: &'static str,
+    pub count: u64,
+    pub errors: u64,
+    pub seconds: f64,
 }
 
 /// A storage engine.
@@ -226,6 +271,16 @@ pub(crate) trait Storage: Send + Sync + 'static {
 
     /// Every record at one revision.
     fn snapshot(&self) -> Snapshot;
+
+    /// What the engine is called where its health is told.
+    fn name(&self) -> &'static str {
+        "storage"
+    }
+
+    /// The paths of a collection whose values cannot be read, and why. Lists are without them.
+    fn damaged(&self, _collection: &str) -> Vec<(String, Arc<str>)> {
+        Vec::new()
+    }
 
     /// Why changes cannot be kept, if they cannot.
     fn failure(&self) -> Option<Arc<str>> {

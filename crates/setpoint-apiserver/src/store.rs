@@ -29,14 +29,20 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
+#[cfg(feature = "etcd")]
+use setpoint_env::Env;
 
 use crate::authorize;
 use crate::folder;
 use crate::response::Body;
 use crate::server::Core;
 use crate::status::{GroupResource, Result as Answer, Status};
+#[cfg(feature = "etcd")]
+pub use crate::storage::Copied;
 pub use crate::storage::{BackupError, OpenError, RestoreError, Restored, Summary};
 use crate::storage::{Encoder, Reader};
+#[cfg(feature = "etcd")]
+use crate::storage::{EtcdError, EtcdOptions};
 use crate::user::User;
 
 /// Where a running server gives out a backup of itself, to members of `system:masters` alone.
@@ -51,6 +57,53 @@ pub fn backup(folder: &Path, now: Timestamp) -> Result<impl Iterator<Item = Byte
 /// another name. Revisions go on far ahead of the backup's, so that no client has seen them.
 pub fn restore(backup: &Path, folder: &Path, force: bool, now: Timestamp) -> Result<Restored, RestoreError> {
     crate::storage::restore(backup, folder, force, now)
+}
+
+/// Everything in an etcd as a backup, piece by piece.
+#[cfg(feature = "etcd")]
+pub async fn backup_of_etcd(
+    etcd: &EtcdOptions,
+    env: &Env,
+) -> Result<impl Iterator<Item = Bytes> + use<>, EtcdError> {
+    Ok(Encoder::new(crate::storage::copy::read(etcd, env).await?, env.now()))
+}
+
+/// Copies the store in `folder`, which no server may use, into an etcd that has nothing else. What is there already is
+/// skipped, so a copy that was interrupted can be repeated. `progress` is told how many objects are there, and of how many.
+#[cfg(feature = "etcd")]
+pub async fn copy_to_etcd(
+    folder: &Path,
+    etcd: &EtcdOptions,
+    env: &Env,
+    progress: impl FnMut(usize, usize),
+) -> Result<Copied, CopyError> {
+    let snapshot = crate::storage::snapshot_of(folder)?;
+    Ok(crate::storage::copy::write(etcd, snapshot, env, progress).await?)
+}
+
+/// The same from one etcd to another.
+#[cfg(feature = "etcd")]
+pub async fn copy_between_etcds(
+    from: &EtcdOptions,
+    to: &EtcdOptions,
+    env: &Env,
+    progress: impl FnMut(usize, usize),
+) -> Result<Copied, CopyError> {
+    let snapshot = crate::storage::copy::read(from, env).await?;
+    Ok(crate::storage::copy::write(to, snapshot, env, progress).await?)
+}
+
+/// Why a copy was not made.
+#[cfg(feature = "etcd")]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// The folder cannot be read.
+    #[error(transparent)]
+    Folder(#[from] OpenError),
+    /// etcd cannot be read or written.
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
 }
 
 /// Reads a backup from end to end, and says what is in it.

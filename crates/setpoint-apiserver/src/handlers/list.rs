@@ -12,7 +12,7 @@ use super::get::wait_until_fresh;
 use crate::answer::respond_list;
 use crate::options::{ListOptions, VersionMatch};
 use crate::request::ResourceRequest;
-use crate::response::Body;
+use crate::response::{Body, add_warnings};
 use crate::selection::Selection;
 use crate::server::Core;
 use crate::status::{Result, Status};
@@ -26,7 +26,14 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let selection =
         Selection::new(&request.resource, request.namespace.as_deref(), request.name.as_deref(), &options)?;
     let listing = read(core, &options, &selection).await?;
-    respond_list(request, listing.records, &listing.meta).await
+    let mut response = respond_list(request, listing.records, &listing.meta).await?;
+    let damaged = core.storage.damaged(request.resource.collection());
+    if !damaged.is_empty() {
+        let plural = request.resource.plural();
+        let warning = |(path, why)| format!("{plural} {path} cannot be decoded and is left out: {why}");
+        add_warnings(&mut response, &damaged.into_iter().map(warning).collect::<Vec<_>>());
+    }
+    Ok(response)
 }
 
 /// What the options ask for, in the version of the request.

@@ -3,6 +3,7 @@
 pub(crate) mod allocation;
 mod families;
 pub(crate) mod network;
+pub(crate) mod node_ports;
 
 use std::collections::BTreeSet;
 

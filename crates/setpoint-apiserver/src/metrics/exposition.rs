@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{BUCKETS, CODES, Labels, ListCounts, NAMES, Own, Place, Series, Shared, process};
 use crate::storage::Stats;
+#[cfg(feature = "etcd")]
+use crate::storage::{RemoteStats, Requests};
 
 pub(super) fn text(shared: &Shared, storage: &Stats, own: &Own) -> String {
     let mut page = Page(String::with_capacity(16 * 1024));
@@ -17,6 +19,10 @@ pub(super) fn text(shared: &Shared, storage: &Stats, own: &Own) -> String {
     lists(&mut page, shared);
     stored(&mut page, storage);
     figures(&mut page, shared, storage);
+    #[cfg(feature = "etcd")]
+    if let Some(stats) = &storage.remote {
+        remote(&mut page, stats);
+    }
     own_figures(&mut page, own);
     page.0
 }
@@ -152,6 +158,38 @@ fn figures(page: &mut Page, shared: &Shared, storage: &Stats) {
     if let Some(files) = usage.open_files {
         figure("process_open_fds", "gauge", "Open file descriptors.", &files);
     }
+}
+
+/// In kube-apiserver's words, as far as it has some.
+#[cfg(feature = "etcd")]
+fn remote(page: &mut Page, remote: &RemoteStats) {
+    let name = "etcd_request_duration_seconds";
+    page.metric(name, "summary", "How long requests to etcd took.");
+    for Requests { operation, count, seconds, .. } in &remote.requests {
+        let labels = [("operation", *operation)];
+        page.line(&format!("{name}_sum"), &labels, seconds);
+        page.line(&format!("{name}_count"), &labels, count);
+    }
+    let name = "etcd_request_errors_total";
+    page.metric(name, "counter", "Requests to etcd that failed.");
+    for Requests { operation, errors, .. } in &remote.requests {
+        page.line(name, &[("operation", operation)], errors);
+    }
+    let mut figure = |name: &str, kind: &str, help: &str, value: &dyn Display| {
+        page.metric(name, kind, help);
+        page.line(name, &[], value);
+    };
+    let help = "How often the watch of etcd had to be begun again.";
+    figure("setpoint_etcd_watch_restarts_total", "counter", help, &remote.watch_restarts);
+    let help = "How many revisions the copy in memory is behind what etcd was heard to be at.";
+    figure("setpoint_etcd_watch_lag_revisions", "gauge", help, &remote.lag_revisions);
+    let help = "How long the copy in memory was behind at the last answer of the watch.";
+    figure("setpoint_etcd_watch_lag_seconds", "gauge", help, &remote.lag_seconds);
+    let help = "Compactions of etcd by this server.";
+    figure("setpoint_etcd_compactions_total", "counter", help, &remote.compactions);
+    figure("setpoint_etcd_leases_total", "counter", "Leases that were granted.", &remote.leases);
+    let help = "Objects that were attached to leases.";
+    figure("setpoint_etcd_leased_objects_total", "counter", help, &remote.leased_objects);
 }
 
 fn own_figures(page: &mut Page, own: &Own) {

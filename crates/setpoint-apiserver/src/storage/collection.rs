@@ -56,6 +56,14 @@ impl Collection {
         self.live.get(path).map(|live| &live.record)
     }
 
+    /// Takes all records away.
+    #[cfg(feature = "etcd")]
+    pub(super) fn clear(&mut self) {
+        self.live.clear();
+        self.namespaces.clear();
+        self.indices.lock().clear();
+    }
+
     /// Puts a record there; what was there before.
     pub(super) fn put(&mut self, live: Live) -> Option<Live> {
         let record = Arc::clone(&live.record);

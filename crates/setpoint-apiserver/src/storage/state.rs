@@ -98,6 +98,31 @@ impl State {
         self.collections.entry(collection.into()).or_default().log.restore_forgotten(revision);
     }
 
+    /// Takes over what is there at a revision, without knowing how it came: there is no history before it.
+    #[cfg(feature = "etcd")]
+    pub(super) fn reset(&mut self, revision: Revision, records: Vec<(Key, Arc<Record>)>) {
+        self.compact(self.revision, |_, _| {});
+        self.revision = self.revision.max(revision);
+        self.compacted = self.revision;
+        self.expiries.clear();
+        for collection in self.collections.values_mut() {
+            collection.clear();
+            collection.log.restore_forgotten(self.revision);
+        }
+        for (key, record) in records {
+            self.replace(Write { key, record, effect: Effect::Put { expires: None } });
+        }
+        for collection in self.collections.values() {
+            collection.changed.send_replace(self.revision);
+        }
+    }
+
+    /// Nothing has happened up to this revision but what was applied.
+    #[cfg(feature = "etcd")]
+    pub(super) fn pass(&mut self, revision: Revision) {
+        self.revision = self.revision.max(revision);
+    }
+
     /// Changes the live records; what was there before.
     fn replace(&mut self, write: Write) -> Option<Arc<Record>> {
         let Write { key, record, effect } = write;

@@ -1,9 +1,9 @@
 //! Addresses and node ports of services.
 //!
-//! What is taken is in the store, one record each: an IPAddress object for a cluster IP, as clients of
-//! kube-apiserver know it, and a record in a collection of its own for a node port. To take one is to create
-//! its record, so two services never get the same, whatever happens at the same time. A record whose service
-//! does not use it any more (the server died between two writes) is taken over by the next one who wants it.
+//! What is taken is in the store: an IPAddress object for a cluster IP, and a bit in one object for all node ports
+//! ([`super::node_ports`]), both as kube-apiserver keeps them. To take an address is to create its object, so two services
+//! never get the same, whatever happens at the same time. One whose service does not use it any more (the server died
+//! between two writes) is taken over by the next one who wants it.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use setpoint_env::Later;
 
 use super::super::at::{At, Errors, items};
+use super::node_ports::{self, PORTS};
 use super::{families, is_headless, may_have_node_ports, needs_cluster_ip, needs_health_check};
 use crate::contention::Attempts;
 use crate::field_error::FieldError;
@@ -22,18 +23,24 @@ use crate::status::{Result, Status};
 use crate::storage::{Action, Change, Expect, Key, Record};
 use crate::strategy;
 
-const PORTS: std::ops::RangeInclusive<u64> = 30000..=32767;
 /// Ports below this are left to those who choose their own.
 const FIRST_RANDOM_PORT: u64 = 30086;
-const PORT_COLLECTION: &str = "ranges/servicenodeports";
 /// How often a random choice is tried before all are looked at.
 const TRIES: usize = 16;
 
 /// What a write has taken and what it gives up if it succeeds.
 #[derive(Debug, Default)]
 pub(crate) struct Allocation {
-    taken: Vec<Key>,
-    given_up: Vec<Key>,
+    taken: Held,
+    given_up: Held,
+}
+
+/// Addresses and ports of a service.
+#[derive(Debug, Default)]
+struct Held {
+    /// The keys of their objects.
+    addresses: Vec<Key>,
+    ports: Vec<u64>,
 }
 
 impl Allocation {
@@ -48,8 +55,9 @@ impl Allocation {
     }
 }
 
-async fn release(core: &Core, keys: Vec<Key>) {
-    for key in keys {
+async fn release(core: &Core, held: Held) {
+    node_ports::release(core, services(), &held.ports).await;
+    for key in held.addresses {
         let Ok(Some(record)) = read(core, &key).await else { continue };
         let action = Action::Delete;
         let change = Change { key, expect: Expect::Revision(record.revision), action };
@@ -60,20 +68,19 @@ async fn release(core: &Core, keys: Vec<Key>) {
 
 /// Gives back what a service that is gone had.
 pub(crate) async fn release_all(core: &Core, service: &Value) {
-    release(core, keys_of(&service["spec"])).await;
+    release(core, held_by(&service["spec"])).await;
 }
 
-/// The records of everything that a service has.
-fn keys_of(spec: &Value) -> Vec<Key> {
-    let mut keys = Vec::new();
+/// Everything that a service has.
+fn held_by(spec: &Value) -> Held {
+    let mut held = Held { addresses: Vec::new(), ports: ports_of(spec) };
     if needs_cluster_ip(spec) && !is_headless(spec) {
-        keys.extend(items(&spec["clusterIPs"]).iter().filter_map(Value::as_str).map(ip_key));
+        held.addresses.extend(items(&spec["clusterIPs"]).iter().filter_map(Value::as_str).map(ip_key));
     }
-    keys.extend(ports_of(spec).into_iter().map(port_key));
-    keys
+    held
 }
 
-fn ports_of(spec: &Value) -> Vec<u64> {
+pub(super) fn ports_of(spec: &Value) -> Vec<u64> {
     let mut ports: Vec<u64> = Vec::new();
     if may_have_node_ports(spec) {
         ports.extend(items(&spec["ports"]).iter().filter_map(|port| port["nodePort"].as_u64()));
@@ -91,12 +98,12 @@ fn addresses() -> &'static Arc<Resource> {
     Registry::built_in().expect("networking.k8s.io", "v1", "ipaddresses")
 }
 
-fn ip_key(ip: &str) -> Key {
-    addresses().key(None, ip)
+fn services() -> &'static Arc<Resource> {
+    Registry::built_in().expect("", "v1", "services")
 }
 
-fn port_key(port: u64) -> Key {
-    Key { collection: PORT_COLLECTION.into(), path: port.to_string().into() }
+fn ip_key(ip: &str) -> Key {
+    addresses().key(None, ip)
 }
 
 /// Gives a service what it needs before it is written. On a failure nothing stays taken.
@@ -113,9 +120,11 @@ pub(crate) async fn allocate(
     match outcome {
         Ok(()) if dry_run => Ok(Allocation::default()),
         Ok(()) => {
-            let kept = keys_of(&service["spec"]);
-            let before = old.map(|old| keys_of(&old["spec"])).unwrap_or_default();
-            allocation.given_up = before.into_iter().filter(|key| !kept.contains(key)).collect();
+            let kept = held_by(&service["spec"]);
+            let mut before = old.map(|old| held_by(&old["spec"])).unwrap_or_default();
+            before.addresses.retain(|key| !kept.addresses.contains(key));
+            before.ports.retain(|port| !kept.ports.contains(port));
+            allocation.given_up = before;
             Ok(allocation)
         }
         Err(status) => {
@@ -246,7 +255,7 @@ struct Taker<'a> {
     core: &'a Core,
     services: &'a Resource,
     dry_run: bool,
-    taken: &'a mut Vec<Key>,
+    taken: &'a mut Held,
 }
 
 impl Taker<'_> {
@@ -327,9 +336,9 @@ impl Taker<'_> {
         }
         let wanted = service["spec"]["healthCheckNodePort"].as_u64().unwrap_or(0);
         if wanted == 0 {
-            service["spec"]["healthCheckNodePort"] = self.free_port(service).await?.into();
+            service["spec"]["healthCheckNodePort"] = self.free_port().await?.into();
         } else if !owned.contains(&wanted)
-            && let Some(error) = self.wanted_port(service, wanted).await?
+            && let Some(error) = self.wanted_port(wanted).await?
         {
             return Err(Status::internal(format!(
                 "failed to allocate requested HealthCheck NodePort {wanted}: {error}"
@@ -358,10 +367,10 @@ impl Taker<'_> {
                 .find_map(|other| other["nodePort"].as_u64().filter(|node| *node != 0));
             let wanted = if wanted != 0 { wanted } else { shared.or(later).unwrap_or(0) };
             let node = if wanted == 0 {
-                self.free_port(service).await?
+                self.free_port().await?
             } else {
                 if !done.contains(&wanted)
-                    && let Some(error) = self.wanted_port(service, wanted).await?
+                    && let Some(error) = self.wanted_port(wanted).await?
                 {
                     let field = format!("spec.ports[{index}].nodePort");
                     return Err(self.invalid(service, FieldError::invalid(field, wanted, error)));
@@ -376,7 +385,7 @@ impl Taker<'_> {
     }
 
     /// Takes a port that the service asks for, or says why it cannot have it.
-    async fn wanted_port(&mut self, service: &Value, port: u64) -> Result<Option<String>> {
+    async fn wanted_port(&mut self, port: u64) -> Result<Option<String>> {
         // As in kube-apiserver, a dry run does not look at the range.
         if !PORTS.contains(&port) && !self.dry_run {
             let (first, last) = (PORTS.start(), PORTS.end());
@@ -384,28 +393,43 @@ impl Taker<'_> {
                 "provided port is not in the valid range. The range of valid ports is {first}-{last}"
             )));
         }
-        let taken = self.take(port_key(port), port_record(self.core, port, service)).await?;
+        let taken = self.take_port(port).await?;
         Ok((!taken).then(|| "provided port is already allocated".to_owned()))
     }
 
-    async fn free_port(&mut self, service: &Value) -> Result<u64> {
+    async fn free_port(&mut self) -> Result<u64> {
         for _ in 0..TRIES {
             let port = self.core.env.random_range(FIRST_RANDOM_PORT..=*PORTS.end());
-            if self.take(port_key(port), port_record(self.core, port, service)).await? {
+            if self.take_port(port).await? {
                 return Ok(port);
             }
         }
         for port in PORTS {
-            if self.take(port_key(port), port_record(self.core, port, service)).await? {
+            if self.take_port(port).await? {
                 return Ok(port);
             }
         }
         Err(Status::internal("failed to allocate a nodePort: range is full"))
     }
 
-    /// Makes the record of an address or a port, unless somebody has it.
+    /// Takes a port, unless somebody has it.
+    async fn take_port(&mut self, port: u64) -> Result<bool> {
+        if self.taken.ports.contains(&port) {
+            return Ok(false);
+        }
+        if self.dry_run {
+            return node_ports::is_free(self.core, self.services, port).await;
+        }
+        let is_taken = node_ports::take(self.core, self.services, port).await?;
+        if is_taken {
+            self.taken.ports.push(port);
+        }
+        Ok(is_taken)
+    }
+
+    /// Makes the object of an address, unless somebody has it.
     async fn take(&mut self, key: Key, record: Value) -> Result<bool> {
-        if self.taken.contains(&key) {
+        if self.taken.addresses.contains(&key) {
             return Ok(false);
         }
         if self.dry_run {
@@ -421,7 +445,7 @@ impl Taker<'_> {
             let change = Change { key: key.clone(), expect, action };
             match self.core.storage.commit(change).await {
                 Ok(_) => {
-                    self.taken.push(key);
+                    self.taken.addresses.push(key);
                     return Ok(true);
                 }
                 Err(error) => error.into_current()?,
@@ -451,8 +475,7 @@ impl Taker<'_> {
         let service = object::decode(&service.value, service.revision);
         let key = object::name(&holder);
         let has_ip = items(&service["spec"]["clusterIPs"]).iter().any(|ip| ip == key);
-        let has_port = key.parse().is_ok_and(|port| ports_of(&service["spec"]).contains(&port));
-        Ok(has_ip || has_port || !is_old(self.core, &holder))
+        Ok(has_ip || !is_old(self.core, &holder))
     }
 }
 
@@ -483,15 +506,6 @@ pub(crate) fn ip_record(core: &Core, ip: &str, service: &Value) -> Value {
                 "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"
             }
         },
-        "spec": {"parentRef": parent(service)}
-    })
-}
-
-fn port_record(core: &Core, port: u64, service: &Value) -> Value {
-    let made = strategy::timestamp(core.env.now());
-    json!({
-        "apiVersion": "v1", "kind": "NodePort",
-        "metadata": {"name": port.to_string(), "creationTimestamp": made},
         "spec": {"parentRef": parent(service)}
     })
 }
