@@ -111,7 +111,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
             pod.status.as_ref().is_some_and(|status| status.reason.as_deref() == Some("Evicted"));
         let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
         seen.ended.lock().add(&key, is_evicted, created);
-        end_surplus(&cx, &seen).await?;
+        end_surplus(&cx, seen).await?;
     }
     let is_deleted = pod.metadata.deletion_timestamp.is_some();
     let name = pod::node_name(&pod);
@@ -141,7 +141,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
             // The cache will show it, and then its pods are looked at again.
             return Ok(Action::requeue_after(PERIOD));
         }
-        confirm(&cx, &seen, name, now);
+        confirm(&cx, seen, name, now);
     }
     end(&cx, &pod, Some("PodGC: node no longer exists")).await?;
     Ok(Action::done())
