@@ -37,7 +37,7 @@ pub(crate) const NAMES: [&str; 8] = [
 ];
 
 /// The programs of `examples/`, built.
-struct Programs(PathBuf);
+pub(super) struct Programs(PathBuf);
 
 impl Programs {
     fn build(root: &Path, target: &Path, skip_build: bool) -> Result<Programs> {
