@@ -184,6 +184,7 @@ impl Up {
         let cluster = (!self.no_controllers).then(|| {
             let cluster = Cluster::builder(server.client()).env(env.clone());
             let cluster = cluster.root_ca(authority.certificate_pem()).signer(signer);
+            let cluster = cluster.token_signer(server.token_signer());
             self.parts.set(controllers, cluster).start()
         });
         let mut removed = Ok(false);
