@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use setpoint::kube::{Client, Config};
 use setpoint::{ClientConfig, client};
+use setpoint_apiserver::{SigningKey, TokenSigner};
 use setpoint_cluster::{Builder, Cluster, Controllers};
 use setpoint_env::Env;
 
@@ -32,6 +33,12 @@ pub(crate) struct ClusterCommand {
 
     #[command(flatten)]
     parts: Parts,
+
+    /// The key that the API server signs service accounts' tokens with: fills secrets with such tokens
+    ///
+    /// Without it secrets of the type kubernetes.io/service-account-token stay empty.
+    #[arg(long, value_name = "FILE")]
+    service_account_private_key_file: Option<PathBuf>,
 
     /// What to log to standard error: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
@@ -100,6 +107,9 @@ impl ClusterCommand {
         if let Some(certificate) = root_ca {
             builder = builder.root_ca(certificate);
         }
+        if let Some(signer) = self.token_signer()? {
+            builder = builder.token_signer(signer);
+        }
         let cluster = builder.start();
         let shutdown = cluster.shutdown().clone();
         let mut ended = std::pin::pin!(cluster.ended());
@@ -111,6 +121,14 @@ impl ClusterCommand {
             ended = ended => Ok(ended?),
             code = signals.next() => std::process::exit(code),
         }
+    }
+
+    fn token_signer(&self) -> anyhow::Result<Option<TokenSigner>> {
+        let Some(path) = &self.service_account_private_key_file else { return Ok(None) };
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the key {}", path.display()))?;
+        let key = SigningKey::from_pem(&text).with_context(|| path.display().to_string())?;
+        Ok(Some(TokenSigner::new(key)))
     }
 
     /// A client, and the certificate of the server's authority.

@@ -91,7 +91,7 @@ async fn serve(env: &Env, flags: &Flags, parent: Parent) -> anyhow::Result<()> {
     };
     let serving = Serving::start(env, &server, listener, tls);
     let cluster = beside.map(|Beside { controllers, nodes }| {
-        let cluster = Cluster::builder(server.client()).env(env.clone());
+        let cluster = Cluster::builder(server.client()).env(env.clone()).token_signer(server.token_signer());
         cluster.root_ca(&root_ca).controllers(controllers).nodes(nodes).start()
     });
     serving.until(&mut signals, cluster, || {}).await

@@ -197,6 +197,7 @@ impl Up {
         let cluster = (!self.no_controllers).then(|| {
             let cluster = Cluster::builder(server.client()).env(env.clone());
             let cluster = cluster.root_ca(authority.certificate_pem()).signer(signer).facts(&facts);
+            let cluster = cluster.token_signer(server.token_signer());
             self.parts.set(controllers, cluster).start()
         });
         let mut removed = Ok(false);

@@ -83,7 +83,7 @@ const NANO: i128 = 1_000_000_000;
 /// ```
 /// use setpoint_kinds::Quantity;
 ///
-/// let sum = Quantity::parse("512Mi").unwrap() + Quantity::parse("1536Mi").unwrap();
+/// let sum = Quantity::parse("512Mi").unwrap().saturating_add(Quantity::parse("1536Mi").unwrap());
 /// assert_eq!(sum.to_string(), "2Gi");
 /// assert!(Quantity::parse("1500m").unwrap() == Quantity::parse("1.5").unwrap());
 /// ```
@@ -155,6 +155,20 @@ impl Quantity {
         Quantity { nanos: self.nanos.saturating_add(up), ..self }
     }
 
+    /// The sum, written as the first one is, unless that is zero. It stops at the ends of the range.
+    #[must_use]
+    pub fn saturating_add(self, other: Quantity) -> Quantity {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Quantity { nanos: self.nanos.saturating_add(other.nanos), format }
+    }
+
+    /// The difference, written in the same way.
+    #[must_use]
+    pub fn saturating_sub(self, other: Quantity) -> Quantity {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Quantity { nanos: self.nanos.saturating_sub(other.nanos), format }
+    }
+
     /// Whether it is so many times another one.
     pub fn is_multiple_of(self, other: Quantity) -> bool {
         other.nanos > 0 && self.nanos % other.nanos == 0
@@ -179,25 +193,6 @@ impl Quantity {
 fn rounded_up(nanos: i128, unit: i128) -> i64 {
     let units = nanos.div_euclid(unit) + i128::from(nanos.rem_euclid(unit) > 0);
     i64::try_from(units).unwrap_or(if units < 0 { i64::MIN } else { i64::MAX })
-}
-
-impl std::ops::Add for Quantity {
-    type Output = Quantity;
-
-    /// The sum, written as the first one is, unless that is zero.
-    fn add(self, other: Quantity) -> Quantity {
-        let format = if self.is_zero() { other.format } else { self.format };
-        Quantity { nanos: self.nanos.saturating_add(other.nanos), format }
-    }
-}
-
-impl std::ops::Sub for Quantity {
-    type Output = Quantity;
-
-    fn sub(self, other: Quantity) -> Quantity {
-        let format = if self.is_zero() { other.format } else { self.format };
-        Quantity { nanos: self.nanos.saturating_sub(other.nanos), format }
-    }
 }
 
 impl PartialEq for Quantity {
@@ -502,9 +497,9 @@ mod tests {
             ("1Gi", "-1Gi", "0"),
             ("100m", "-200m", "-100m"),
         ] {
-            assert_eq!((parse(a) + parse(b)).to_string(), sum, "{a} + {b}");
+            assert_eq!(parse(a).saturating_add(parse(b)).to_string(), sum, "{a} + {b}");
         }
-        assert_eq!((parse("2Gi") - parse("512Mi")).to_string(), "1536Mi");
+        assert_eq!(parse("2Gi").saturating_sub(parse("512Mi")).to_string(), "1536Mi");
         assert_eq!(Quantity::from_millis(2_097_152_000).in_binary().to_string(), "2Mi");
         assert_eq!(Quantity::from_millis(1500).in_binary().to_string(), "1500m");
     }

@@ -54,7 +54,7 @@ impl Amounts {
     pub fn add(&mut self, other: &Amounts) {
         for (name, amount) in &other.0 {
             let sum = self.0.entry(name.clone()).or_default();
-            *sum = *sum + *amount;
+            *sum = sum.saturating_add(*amount);
         }
     }
 
@@ -62,7 +62,7 @@ impl Amounts {
     #[must_use]
     pub fn above(&self, other: &Amounts) -> Amounts {
         let above = |name: &str, amount: Quantity| {
-            let more = amount - other.get(name).unwrap_or_default();
+            let more = amount.saturating_sub(other.get(name).unwrap_or_default());
             if more < Quantity::ZERO { Quantity::ZERO } else { more }
         };
         self.iter().map(|(name, amount)| (name.to_owned(), above(name, amount))).collect()

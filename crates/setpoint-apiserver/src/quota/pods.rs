@@ -159,7 +159,9 @@ fn total(pod: &Value, list: &str, with_status: bool) -> Amounts {
     }
     for (name, amount) in Amounts::of(&pod["spec"]["overhead"]).iter() {
         match total.get(name) {
-            Some(known) if list == "requests" || !known.is_zero() => total.set(name, known + amount),
+            Some(known) if list == "requests" || !known.is_zero() => {
+                total.set(name, known.saturating_add(amount))
+            }
             None if list == "requests" => total.set(name, amount),
             _ => {}
         }

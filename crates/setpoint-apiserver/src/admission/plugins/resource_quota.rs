@@ -42,7 +42,7 @@ impl Charge {
                 let mut used = Amounts::of(&quota["status"]["used"]);
                 for (name, amount) in amounts.iter() {
                     if let Some(known) = used.get(name) {
-                        used.set(name, (known - amount).max(Quantity::ZERO));
+                        used.set(name, known.saturating_sub(amount).max(Quantity::ZERO));
                     }
                 }
                 quota["status"]["used"] = used.to_json();
