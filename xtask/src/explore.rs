@@ -62,6 +62,9 @@ const SUBJECTS: &[Subject] = &[
     built_in("garbage-collector", "garbage_collector_controller"),
     built_in("namespace", "namespace_controller"),
     built_in("endpointslice", "endpointslice_controller"),
+    built_in("resourcequota", "resourcequota_controller"),
+    built_in("horizontal-pod-autoscaler", "horizontal_pod_autoscaler_controller"),
+    built_in("serviceaccount-token", "serviceaccount_token_controller"),
     built_in("scheduler", "scheduler"),
     Subject {
         name: "bugs",

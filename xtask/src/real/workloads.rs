@@ -4,11 +4,14 @@
 //! nodes; kube-apiserver with our controllers and nodes. Each scenario tells the state that it ends in, and these
 //! must be the same.
 
+mod autoscaling;
 mod batch;
 mod deletion;
 mod deployments;
 mod nodes;
+mod quotas;
 mod stateful;
+mod tokens;
 
 use std::path::Path;
 use std::process::Command;
@@ -36,9 +39,18 @@ struct Scenario {
 
 fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     // Those that change nodes come last.
-    [deployments::SCENARIOS, stateful::SCENARIOS, batch::SCENARIOS, deletion::SCENARIOS, nodes::SCENARIOS]
-        .into_iter()
-        .flatten()
+    [
+        deployments::SCENARIOS,
+        stateful::SCENARIOS,
+        batch::SCENARIOS,
+        deletion::SCENARIOS,
+        quotas::SCENARIOS,
+        tokens::SCENARIOS,
+        autoscaling::SCENARIOS,
+        nodes::SCENARIOS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The names of all checks, for `--list`.
