@@ -153,6 +153,10 @@ impl Server {
     pub(crate) fn add_cluster(&mut self, binary: &Path) -> Result<()> {
         let mut command = Command::new(binary);
         command.args(["cluster", "--nodes", "2", "--kubeconfig"]).arg(&self.kubeconfig);
+        let key = self.folder.path().join("sa.key");
+        if key.exists() {
+            command.arg("--service-account-private-key-file").arg(key);
+        }
         self.processes.insert(0, spawn(command, self.folder.path(), "cluster.log")?);
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! and our nodes; kube-apiserver with our controllers and nodes. Each scenario tells the state that it ends in, the events
 //! and the order of pods, and these must be the same.
 
+mod autoscaling;
 mod batch;
 mod daemons;
 mod deletion;
@@ -12,7 +13,9 @@ mod disruptions;
 mod housekeeping;
 mod nodes;
 mod order;
+mod quotas;
 mod stateful;
+mod tokens;
 mod volumes;
 
 use std::path::Path;
@@ -52,6 +55,9 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         volumes::SCENARIOS,
         batch::SCENARIOS,
         deletion::SCENARIOS,
+        quotas::SCENARIOS,
+        tokens::SCENARIOS,
+        autoscaling::SCENARIOS,
         housekeeping::SCENARIOS,
         daemons::SCENARIOS,
         disruptions::SCENARIOS,
