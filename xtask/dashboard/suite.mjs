@@ -118,7 +118,7 @@ try {
   });
 
   await check("the life of a key has reasons, reconciles, writes with diffs, holds", async () => {
-    await play("scale", 2);
+    await play("scale", 4);
     await go("#/keys?controller=deployment-controller", `document.querySelectorAll(".lane-names button").length > 0`, "lanes of the deployment controller");
     await page.click(".lane-names button");
     for (const word of ["because:", "replicasets.apps", "took", "held for"]) await page.until(`${text(".story")}.includes(${JSON.stringify(word)})`, `the story says ${word}`);
