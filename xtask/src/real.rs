@@ -8,6 +8,7 @@ mod aggregation;
 mod client_go;
 mod cluster;
 mod codegen;
+mod dashboard;
 mod differential;
 mod discovery;
 mod envtest;
@@ -122,6 +123,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     histories::run(report, peers, &binary, profile, skip_build);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
+    dashboard::run(report, peers, &binary, profile, skip_build);
     envtest::ours(report, peers, &binary);
     fuzz::run_briefly(report, skip_build);
     if handover {
@@ -341,6 +343,9 @@ fn list() {
     }
     for name in codegen::names() {
         println!("{}: {name}", codegen::SUITE);
+    }
+    for name in dashboard::NAMES {
+        println!("{}: {name}", dashboard::SUITE);
     }
     for name in kubectl::cluster_names() {
         println!("{}: {name}", cluster::OURS);

@@ -92,7 +92,7 @@ export class Panel {
   }
 
   workers() {
-    const all = this.stream.state.totals.controllers;
+    const all = [...this.stream.state.totals.controllers].sort((a, b) => b.reconciles - a.reconciles || (a.controller < b.controller ? -1 : 1));
     const workers = new Map(this.stream.state.controllers.map((/** @type {any} */ it) => [it.controller, it.workers]));
     const rows = all.map((/** @type {any} */ it) => {
       const running = it.running.map((/** @type {any} */ run) => h("div", {}, h("a", { href: `#/keys?controller=${encodeURIComponent(it.controller)}&key=${encodeURIComponent(run.key)}` }, run.key), ` for ${span(this.stream.now() - run.since)}, because: ${run.reasons}`));
