@@ -7,6 +7,7 @@ mod cluster;
 mod demo;
 mod envtest;
 mod etcd;
+mod etcd_cluster;
 mod r#gen;
 mod kube_apiserver;
 mod kubeconfig;
