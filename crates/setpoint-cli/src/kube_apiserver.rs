@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use setpoint_apiserver::pki::{self, CertificateAuthority, Identity, Pem};
-use setpoint_apiserver::{ApiServer, Authorization};
+use setpoint_apiserver::{ApiServer, Authorization, Builder};
 use setpoint_cluster::node::SyntheticLog;
 use setpoint_cluster::{Cluster, Controllers};
 use setpoint_env::Env;
@@ -21,6 +21,7 @@ pub(crate) use self::flags::{Flags, unusable};
 pub(crate) use self::settings::{Defaults, ProxyClient, Settings};
 use crate::cluster::MOST_NODES;
 use crate::etcd::{self, Store};
+use crate::etcd_cluster::EtcdCluster;
 use crate::parent::Parent;
 use crate::serving::{Serving, StoreFailed, workers};
 use crate::signals::Signals;
@@ -73,20 +74,12 @@ async fn serve(env: &Env, flags: &Flags, parent: Parent) -> anyhow::Result<()> {
     let Settings { mut builder, trusted } =
         flags.apply(ApiServer::builder().env(env.clone()), defaults(address)?)?;
     let tls = pki::server_config(env, &identity, &trusted)?;
-    let Store { folder, is_synced } = tokio::select! {
-        found = store(flags) => found?,
-        // Nobody waits for what has not begun.
-        _ = signals.next() => return Ok(()),
-    };
-    if !is_synced {
-        builder = builder.unsynced();
-    }
     if beside.is_some() {
         builder = builder.logs(SyntheticLog);
     }
-    let folder = folder.join("setpoint");
     let server = tokio::select! {
-        opened = builder.open(&folder) => opened.with_context(|| folder.display().to_string())?,
+        opened = open(flags, builder) => opened?,
+        // Nobody waits for what has not begun.
         _ = signals.next() => return Ok(()),
     };
     let serving = Serving::start(env, &server, listener, tls);
@@ -97,15 +90,30 @@ async fn serve(env: &Env, flags: &Flags, parent: Parent) -> anyhow::Result<()> {
     serving.until(&mut signals, cluster, || {}).await
 }
 
-/// Where the objects are: the etcd says it.
-async fn store(flags: &Flags) -> anyhow::Result<Store> {
+/// A server on the objects that the etcd has, or whose folder it names.
+async fn open(flags: &Flags, builder: Builder) -> anyhow::Result<ApiServer> {
     let servers = flags.list("etcd-servers");
     let server = servers.first().context("--etcd-servers must be specified")?;
     let limit = flags.duration("storage-initialization-timeout")?.unwrap_or(Duration::from_secs(60));
-    match tokio::time::timeout(limit, etcd::find(server)).await {
-        Ok(found) => found,
+    let found = match tokio::time::timeout(limit, etcd::find(server)).await {
+        Ok(found) => found?,
         Err(_) => bail!("the etcd at {server} did not answer within {limit:?}"),
-    }
+    };
+    let Some(Store { folder, is_synced }) = found else {
+        let file = |name| flags.text(name).map(PathBuf::from);
+        let cluster = EtcdCluster {
+            ca: file("etcd-cafile"),
+            certificate: file("etcd-certfile"),
+            key: file("etcd-keyfile"),
+            prefix: flags.text("etcd-prefix").map(str::to_owned),
+            urls: servers,
+            user: None,
+        };
+        return cluster.connect(builder).await;
+    };
+    let folder = folder.join("setpoint");
+    let builder = if is_synced { builder } else { builder.unsynced() };
+    builder.open(&folder).await.with_context(|| folder.display().to_string())
 }
 
 /// What runs beside the server.

@@ -8,6 +8,7 @@ mod dashboard;
 mod demo;
 mod envtest;
 mod etcd;
+mod etcd_cluster;
 mod r#gen;
 mod kube_apiserver;
 mod kubeconfig;

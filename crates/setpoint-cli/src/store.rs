@@ -12,6 +12,8 @@ use setpoint::{ClientConfig, client};
 use setpoint_apiserver::store::{self, BACKUP_PATH, BackupFile, OpenError, Summary};
 use setpoint_env::Env;
 
+use crate::etcd_cluster::EtcdCluster;
+
 /// Back up all objects of a server, and restore them
 #[derive(Args)]
 pub(crate) struct Store {
@@ -24,6 +26,7 @@ enum Command {
     Backup(Backup),
     Restore(Restore),
     Verify(Verify),
+    Copy(Copy),
 }
 
 /// Write all objects to a file, as they are at one moment
@@ -71,12 +74,122 @@ struct Verify {
     file: PathBuf,
 }
 
+/// Copy all objects from a folder to etcd, or back, or from one etcd to another
+///
+/// No server may write to either meanwhile. The target has to be empty; what an interrupted copy has left there is skipped, so
+/// it can be repeated. In the end everything is read again, and compared by count and hash. The folder `pki` is not copied.
+#[derive(Args)]
+struct Copy {
+    /// A folder of `setpoint up --data`, or etcd://HOST:PORT[,HOST:PORT][/PREFIX]
+    #[arg(long, value_name = "PLACE")]
+    from: String,
+
+    /// The same
+    #[arg(long, value_name = "PLACE")]
+    to: String,
+
+    /// The authority of etcd's certificates; the connection is encrypted if it is given
+    #[arg(long, value_name = "PATH")]
+    etcd_cafile: Option<PathBuf>,
+
+    /// The certificate to show to etcd
+    #[arg(long, value_name = "PATH", requires = "etcd_keyfile")]
+    etcd_certfile: Option<PathBuf>,
+
+    /// The key of --etcd-certfile
+    #[arg(long, value_name = "PATH", requires = "etcd_certfile")]
+    etcd_keyfile: Option<PathBuf>,
+}
+
+impl Copy {
+    /// The etcd that a place names; none if it is a folder.
+    fn etcd(&self, place: &str) -> Option<EtcdCluster> {
+        let (members, prefix) =
+            place.strip_prefix("etcd://").map(|rest| rest.split_once('/').unwrap_or((rest, "")))?;
+        let scheme =
+            if self.etcd_cafile.is_some() || self.etcd_certfile.is_some() { "https" } else { "http" };
+        Some(EtcdCluster {
+            urls: members.split(',').map(|member| format!("{scheme}://{member}")).collect(),
+            ca: self.etcd_cafile.clone(),
+            certificate: self.etcd_certfile.clone(),
+            key: self.etcd_keyfile.clone(),
+            prefix: (!prefix.is_empty()).then(|| prefix.to_owned()),
+            user: None,
+        })
+    }
+
+    #[cfg(not(feature = "etcd"))]
+    fn run(&self, _env: &Env) -> anyhow::Result<()> {
+        match self.etcd(&self.from).or_else(|| self.etcd(&self.to)) {
+            Some(etcd) => bail!("{}", etcd.unsupported()),
+            None => bail!("neither is an etcd; between folders, use setpoint store backup and restore"),
+        }
+    }
+
+    #[cfg(feature = "etcd")]
+    fn run(&self, env: &Env) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut last = 0;
+        let progress = |done: usize, of: usize| {
+            let percent = done * 100 / of.max(1);
+            if percent != last && std::io::stderr().is_terminal() {
+                last = percent;
+                // Who does not see it misses nothing.
+                let _ = write!(std::io::stderr(), "\r{done} of {of} objects, {percent} %");
+            }
+        };
+        let (from, to) = (Path::new(&self.from), Path::new(&self.to));
+        let copied = match (self.etcd(&self.from), self.etcd(&self.to)) {
+            (None, Some(etcd)) => {
+                runtime.block_on(store::copy_to_etcd(from, &etcd.options()?, env, progress))?
+            }
+            (Some(from), Some(to)) => runtime.block_on(store::copy_between_etcds(
+                &from.options()?,
+                &to.options()?,
+                env,
+                progress,
+            ))?,
+            (Some(etcd), None) => return self.restore(&runtime, &etcd, to, env),
+            (None, None) => {
+                bail!("neither is an etcd; between folders, use setpoint store backup and restore")
+            }
+        };
+        say(&format!(
+            "{} has {} objects, {} of which were there before; read again, SHA-256 {}\n",
+            self.to, copied.objects, copied.skipped, copied.sha256
+        ))
+    }
+
+    /// A backup of the etcd, restored in a folder that has no store yet.
+    #[cfg(feature = "etcd")]
+    fn restore(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        etcd: &EtcdCluster,
+        to: &Path,
+        env: &Env,
+    ) -> anyhow::Result<()> {
+        let pieces = runtime.block_on(store::backup_of_etcd(&etcd.options()?, env))?;
+        let scratch = tempfile::tempdir()?;
+        let file = scratch.path().join("backup");
+        let mut backup = BackupFile::create(&file)?;
+        for piece in pieces {
+            backup.write_all(&piece)?;
+        }
+        backup.finish()?;
+        let restored = store::restore(&file, to, false, env.now())?;
+        let Summary { objects, sha256, .. } = &restored.backup;
+        say(&format!("{} has {objects} objects; read again, SHA-256 {sha256}\n", self.to))
+    }
+}
+
 impl Store {
     /// Does it.
     pub(crate) fn run(self, env: &Env) -> anyhow::Result<()> {
         match self.command {
             Command::Backup(backup) => backup.run(env),
             Command::Restore(restore) => restore.run(env),
+            Command::Copy(copy) => copy.run(env),
             Command::Verify(Verify { file }) => {
                 let summary = store::verify(&file);
                 say(&describe(&file, &summary.with_context(|| format!("{} cannot be used", file.display()))?))

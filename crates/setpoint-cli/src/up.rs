@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Parts;
+use crate::etcd_cluster::EtcdCluster;
 use crate::kube_apiserver::{Defaults, Flags, ProxyClient, Settings};
 use crate::listen::{self, Listen};
 use crate::service_address::ServiceAddress;
@@ -57,6 +58,9 @@ pub(crate) struct Up {
     /// Keep all objects in memory; they are gone when the server stops
     #[arg(long)]
     memory: bool,
+
+    #[command(flatten)]
+    etcd: EtcdCluster,
 
     /// Where to write the kubeconfig [default: kubeconfig in the folder of --data]
     ///
@@ -259,6 +263,11 @@ impl Up {
         if self.memory {
             return Ok(builder.build());
         }
+        if self.etcd.is_given() {
+            let builder =
+                builder.signing_key_in(&self.data).map_err(|error| with_other_folder(error.into()))?;
+            return self.etcd.connect(builder).await;
+        }
         let opened = builder.open(&self.data).await;
         opened.map_err(|error| with_other_folder(error.into()))
     }
@@ -281,6 +290,8 @@ impl Up {
         let path = shown(kubeconfig);
         let storage = if self.memory {
             "memory; everything is gone when the server stops".to_owned()
+        } else if self.etcd.is_given() {
+            format!("etcd at {}", self.etcd.urls.join(","))
         } else {
             shown(&self.data)
         };

@@ -69,10 +69,14 @@ pub(super) const KNOWN: &[Known] = &[
     known("disable-admission-plugins", "Admission plugins to run without").up(Up::Same),
     known("enable-admission-plugins", "Admission plugins to run besides those of Kubernetes' default set")
         .up(Up::Same),
+    known("etcd-cafile", "The authority of a real etcd's certificates"),
+    known("etcd-certfile", "The certificate to show to a real etcd"),
     known("etcd-compaction-interval", "How old history gets at least; 0: as old as there is room for")
         .default("5m0s")
         .up(Up::Same),
-    known("etcd-servers", "The etcd of this program, which says where the objects are"),
+    known("etcd-keyfile", "The key of --etcd-certfile"),
+    known("etcd-prefix", "What all keys in a real etcd begin with").default("/registry"),
+    known("etcd-servers", "The etcd of this program, which says where the objects are, or a real one"),
     known("external-hostname", "A name for the certificate, if one is made"),
     known("feature-gates", "The names are checked; the gates change nothing"),
     known(
@@ -123,7 +127,6 @@ pub(super) const KNOWN: &[Known] = &[
 /// Those that change nothing that a client sees: no word about them.
 pub(super) const QUIET: &[&str] = &[
     "endpoint-reconciler-type",
-    "etcd-prefix",
     "event-ttl",
     "logging-format",
     "max-mutating-requests-inflight",
