@@ -11,6 +11,7 @@ mod codegen;
 mod differential;
 mod discovery;
 mod envtest;
+mod etcd;
 mod handover;
 mod helm;
 mod histories;
@@ -118,6 +119,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
     envtest::ours(report, peers, &binary);
+    etcd::run(report, peers, profile, skip_build);
     fuzz::run_briefly(report, skip_build);
     if handover {
         handover::ours(report, &binary, skip_build);
@@ -312,6 +314,9 @@ fn list() {
     }
     for name in envtest::names() {
         println!("{}: {name}", envtest::SUITE);
+    }
+    for name in etcd::NAMES {
+        println!("{}: {name}", etcd::SUITE);
     }
     for name in handover::NAMES {
         println!("{}: {name}", handover::SUITE);
