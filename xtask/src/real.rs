@@ -12,6 +12,7 @@ mod dashboard;
 mod differential;
 mod discovery;
 mod envtest;
+mod etcd;
 mod handover;
 mod helm;
 mod histories;
@@ -125,6 +126,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
     dashboard::run(report, peers, &binary, profile, skip_build);
     envtest::ours(report, peers, &binary);
+    etcd::run(report, peers, profile, skip_build);
     fuzz::run_briefly(report, skip_build);
     if handover {
         handover::ours(report, &binary, skip_build);
@@ -319,6 +321,9 @@ fn list() {
     }
     for name in envtest::names() {
         println!("{}: {name}", envtest::SUITE);
+    }
+    for name in etcd::NAMES {
+        println!("{}: {name}", etcd::SUITE);
     }
     for name in handover::NAMES {
         println!("{}: {name}", handover::SUITE);

@@ -52,6 +52,8 @@ pub(crate) enum Against {
     Memory,
     /// `setpoint up` on a folder, killed with SIGKILL again and again.
     Redb,
+    /// `setpoint up` over etcd: both are killed, and etcd is compacted, again and again.
+    Etcd,
     /// kube-apiserver over etcd, which is compacted again and again: it must pass, which proves the checker.
     KubeApiserver,
 }
@@ -79,7 +81,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// So long, and as `cargo xtask load histories` does otherwise.
     pub(crate) fn new(against: Against, lasts: Duration) -> Plan {
-        let kill_every = (against == Against::Redb).then_some(KILL_EVERY);
+        let kill_every = matches!(against, Against::Redb | Against::Etcd).then_some(KILL_EVERY);
         Plan { against, lasts, seed: 1, kill_every, clients: 6, keys: 8, pause: 10 }
     }
 
@@ -88,6 +90,7 @@ impl Plan {
         let mut server = match self.against {
             Against::Memory => Server::setpoint(binary)?,
             Against::Redb => Server::durable_setpoint_on(binary, &format!("127.0.0.1:{}", free_port()?))?,
+            Against::Etcd => Server::setpoint_with_etcd(binary, &Reference::get(peers)?)?,
             Against::KubeApiserver => Server::durable_kube_apiserver(&Reference::get(peers)?)?,
         };
         let output = tempfile::NamedTempFile::new()?;
@@ -119,7 +122,9 @@ impl Plan {
                 server.crash()?;
                 (kills, killed) = (kills + 1, Instant::now());
             }
-            if self.against == Against::KubeApiserver && compacted.elapsed() >= COMPACT_EVERY {
+            if matches!(self.against, Against::Etcd | Against::KubeApiserver)
+                && compacted.elapsed() >= COMPACT_EVERY
+            {
                 // An etcd that was just killed is not back yet: the next time, then.
                 compactions += usize::from(server.compact().is_ok());
                 compacted = Instant::now();
@@ -138,7 +143,12 @@ pub(crate) fn run(options: &Options, binary: Option<&Path>) -> Result<()> {
     let profile = if options.debug { "dev" } else { "release" };
     let binary = match binary {
         Some(binary) => binary.canonicalize()?,
-        None => build("setpoint-cli", "setpoint", profile, options.skip_build)?,
+        None => {
+            let has_etcd = options.against.contains(&Against::Etcd);
+            let arguments: &[&str] = if has_etcd { &["--features", "etcd"] } else { &[] };
+            Program { package: "setpoint-cli", name: "setpoint", profile, arguments }
+                .get(options.skip_build)?
+        }
     };
     let program = program(profile, options.skip_build)?;
     let environment = std::env::var("SETPOINT_HISTORY_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -162,9 +172,6 @@ pub(crate) fn run(options: &Options, binary: Option<&Path>) -> Result<()> {
 
 /// The program that records and checks.
 pub(crate) fn program(profile: &str, skip_build: bool) -> Result<PathBuf> {
-    build("setpoint-history", "setpoint-history", profile, skip_build)
-}
-
-fn build(package: &str, name: &str, profile: &str, skip_build: bool) -> Result<PathBuf> {
+    let (package, name) = ("setpoint-history", "setpoint-history");
     Program { package, name, profile, arguments: &[] }.get(skip_build)
 }

@@ -28,7 +28,7 @@ use super::report::Report;
 pub(crate) const SUITE: &str = "differential";
 
 /// The namespace of everything; both servers have it.
-const NAMESPACE: &str = "diff";
+pub(super) const NAMESPACE: &str = "diff";
 
 /// The names of the checks, for `--list`.
 pub(crate) fn names() -> Vec<String> {
@@ -60,6 +60,29 @@ pub(crate) fn run(report: &mut Report, ours: &Client, theirs: &Client) {
     for entry in run.allowed.unused() {
         report.note(SUITE, &format!("never seen: {entry}"));
     }
+}
+
+/// Creates every good object of the test data on one server; how many there are.
+pub(super) fn furnish(server: &Client) -> Result<usize> {
+    let namespace =
+        serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    let answer = send(server, "POST", "/api/v1/namespaces", JSON, Some(&namespace))?;
+    if answer.code != 201 {
+        bail!("no namespace: {}", answer.body);
+    }
+    for definition in kinds::definitions() {
+        define(server, &definition)?;
+    }
+    let mut created = 0;
+    for kind in kinds::all() {
+        if let Some(definition) = kind.definition() {
+            define(server, definition)?;
+        }
+        for (_, object) in kind.good() {
+            created += usize::from(send(server, "POST", &kind.path, JSON, Some(object))?.code == 201);
+        }
+    }
+    Ok(created)
 }
 
 struct Run<'a> {

@@ -205,13 +205,29 @@ impl Server {
 
     fn spawn_over(programs: &Reference, etcd_options: &[&str]) -> Result<Self> {
         let folder = TempDir::new()?;
-        let port = free_port()?;
-        let credentials = Credentials::write(folder.path())?;
-        fs::write(folder.path().join("tokens.csv"), access::token_file())?;
         let etcd_url = format!("http://127.0.0.1:{}", free_port()?);
         let etcd = etcd_command(&programs.etcd, etcd_options, &etcd_url)?;
         let etcd_program = Program::of(&etcd, "etcd.log");
         let etcd = spawn(etcd, folder.path(), etcd_program.log)?;
+        let mut server = Self::spawn_kube_apiserver_on(programs, folder, &etcd_url)?;
+        server.processes.push(etcd);
+        if let Some(again) = &mut server.again {
+            again.etcd = Some((etcd_program, etcd_url.trim_start_matches("http://").to_owned()));
+        }
+        Ok(server)
+    }
+
+    /// kube-apiserver over an etcd that is there.
+    pub(crate) fn kube_apiserver_on(programs: &Reference, etcd_url: &str) -> Result<Self> {
+        let mut server = Self::spawn_kube_apiserver_on(programs, TempDir::new()?, etcd_url)?;
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    fn spawn_kube_apiserver_on(programs: &Reference, folder: TempDir, etcd_url: &str) -> Result<Self> {
+        let port = free_port()?;
+        let credentials = Credentials::write(folder.path())?;
+        fs::write(folder.path().join("tokens.csv"), access::token_file())?;
         let mut command = Command::new(&programs.kube_apiserver);
         command
             .arg(format!("--etcd-servers={etcd_url}"))
@@ -241,14 +257,52 @@ impl Server {
             ])
             // There is no controller manager to make service accounts.
             .arg("--disable-admission-plugins=ServiceAccount");
-        let again = Again {
-            main: Program::of(&command, "kube-apiserver.log"),
-            etcd: Some((etcd_program, etcd_url.trim_start_matches("http://").to_owned())),
-        };
+        let again = Again { main: Program::of(&command, "kube-apiserver.log"), etcd: None };
         let process = spawn(command, folder.path(), again.main.log)?;
         let kubeconfig = folder.path().join("kubeconfig");
         credentials.kubeconfig(port).write(&kubeconfig)?;
-        Ok(Self { processes: vec![process, etcd], kubeconfig, again: Some(again), folder })
+        Ok(Self { processes: vec![process], kubeconfig, again: Some(again), folder })
+    }
+
+    /// `setpoint up` over an etcd of its own that syncs what it writes, where clients find it again after a restart.
+    pub(crate) fn setpoint_with_etcd(binary: &Path, programs: &Reference) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let etcd_url = format!("http://127.0.0.1:{}", free_port()?);
+        let etcd = etcd_command(&programs.etcd, &[], &etcd_url)?;
+        let etcd_program = Program::of(&etcd, "etcd.log");
+        let etcd = spawn(etcd, folder.path(), etcd_program.log)?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        let mut command = Command::new(binary);
+        let listen = format!("127.0.0.1:{}", free_port()?);
+        command
+            .args(["up", "--no-controllers", "--listen", &listen, "--data", "data", "--etcd", &etcd_url])
+            .arg("--kubeconfig")
+            .arg(&kubeconfig);
+        let main = Program::of(&command, "setpoint.log");
+        let process = spawn(command, folder.path(), main.log)?;
+        let address = etcd_url.trim_start_matches("http://").to_owned();
+        let again = Some(Again { main, etcd: Some((etcd_program, address)) });
+        let mut server = Self { processes: vec![process, etcd], kubeconfig, again, folder };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// `setpoint up` over an etcd that is there, without controllers, with kube-apiserver's range of addresses.
+    pub(crate) fn setpoint_on(binary: &Path, etcd_url: &str) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        fs::write(folder.path().join("tokens.csv"), access::token_file())?;
+        let mut command = Command::new(binary);
+        command
+            .args(["up", "--no-controllers", "--listen", "127.0.0.1:0", "--data", "data", "--etcd", etcd_url])
+            .args(["--service-cluster-ip-range=10.0.0.0/24", "--token-file", "tokens.csv", "--kubeconfig"])
+            .arg(&kubeconfig);
+        let main = Program::of(&command, "setpoint.log");
+        let process = spawn(command, folder.path(), main.log)?;
+        let again = Some(Again { main, etcd: None });
+        let mut server = Self { processes: vec![process], kubeconfig, again, folder };
+        server.wait_until_ready()?;
+        Ok(server)
     }
 
     pub(crate) fn kubeconfig(&self) -> &Path {
