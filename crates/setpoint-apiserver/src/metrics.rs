@@ -455,7 +455,8 @@ mod tests {
             is_full: true,
             writer_panics: 2,
             records: vec![("apps/deployments".into(), 2), ("core/pods".into(), 5)],
-            ..Stats::default()
+            #[cfg(feature = "etcd")]
+            remote: None,
         };
         let text = scrape(&Metrics::new(&Env::seeded(1)), &storage).await;
         check(&text, r#"apiserver_storage_objects{resource="deployments.apps"} 2"#);

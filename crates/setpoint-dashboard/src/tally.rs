@@ -117,11 +117,11 @@ impl Tally {
             }
             LoopEvent::Delayed { .. } => controller.delayed += 1,
             LoopEvent::Released { is_late, .. } => controller.late += u64::from(*is_late),
-            LoopEvent::ReconcileStarted { key, id, reasons, retries, .. } => {
-                if controller.running.len() < MOST_NAMES {
-                    let (key, reasons) = (key.clone(), reasons.clone());
-                    controller.running.insert(*id, Running { key, since: at, reasons, retries: *retries });
-                }
+            LoopEvent::ReconcileStarted { key, id, reasons, retries, .. }
+                if controller.running.len() < MOST_NAMES =>
+            {
+                let (key, reasons) = (key.clone(), reasons.clone());
+                controller.running.insert(*id, Running { key, since: at, reasons, retries: *retries });
             }
             LoopEvent::ReconcileEnded { id, result, took, .. } => {
                 controller.running.remove(id);

@@ -37,14 +37,14 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, setpoint: &Path, skip_buil
         return;
     }
     let prepared = peers.get(&KUBECTL).and_then(|kubectl| {
-        let foo = Program { package: "example-foo", name: "example-foo", profile: "dev", arguments: &[] };
+        let ours = Program { package: "example-foo", name: "example-foo", profile: "dev", arguments: &[] };
         let server = Server::setpoint(setpoint)?;
         let stage = Stage::new(kubectl, server.kubeconfig(), setpoint)?;
         let cluster = stage.cluster()?;
         install(&stage, CRD, "foos.samplecontroller.k8s.io")?;
-        Ok((foo.get(skip_build)?, server, stage, cluster))
+        Ok((ours.get(skip_build)?, server, stage, cluster))
     });
-    let (foo, _server, stage, _cluster) = match prepared {
+    let (ours, _server, stage, _cluster) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return report.skip(SUITE, &format!("{error:#}")),
     };
@@ -54,7 +54,7 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, setpoint: &Path, skip_buil
     }
     let script = ["--faults".into(), faults];
     report.check(SUITE, RUST, || {
-        check(&stage, setpoint, "rust", &script, &foo, &["--kubeconfig", "{kubeconfig}"])
+        check(&stage, setpoint, "rust", &script, &ours, &["--kubeconfig", "{kubeconfig}"])
     });
     match peers.get(&SAMPLE_CONTROLLER) {
         Ok(theirs) => report.check(SUITE, GO, || {
@@ -64,7 +64,7 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, setpoint: &Path, skip_buil
     }
     let seed = ["--seed", "5", "--chance", "0.05", "--heal-after", "20s"].map(PathBuf::from);
     report.check(SUITE, SEEDED, || {
-        check(&stage, setpoint, "seeded", &seed, &foo, &["--kubeconfig", "{kubeconfig}"])
+        check(&stage, setpoint, "seeded", &seed, &ours, &["--kubeconfig", "{kubeconfig}"])
     });
 }
 

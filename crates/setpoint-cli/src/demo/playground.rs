@@ -93,11 +93,11 @@ impl Playground {
     /// Makes the Foo, or scales it.
     pub(crate) async fn scale(&self, replicas: i64) -> anyhow::Result<String> {
         let replicas = replicas.clamp(0, MOST_REPLICAS);
-        let foo = json!({
+        let wanted = json!({
             "apiVersion": "samplecontroller.k8s.io/v1alpha1", "kind": "Foo", "metadata": {"name": NAME},
             "spec": {"deploymentName": NAME, "replicas": replicas},
         });
-        self.apply::<Foo>(NAME, foo).await?;
+        self.apply::<Foo>(NAME, wanted).await?;
         Ok(format!("foo/{NAME} wants {replicas} replicas now."))
     }
 
@@ -138,11 +138,11 @@ impl Playground {
             }},
         });
         self.apply::<Deployment>(CLASH, deployment).await?;
-        let foo = json!({
+        let wanted = json!({
             "apiVersion": "samplecontroller.k8s.io/v1alpha1", "kind": "Foo", "metadata": {"name": CLASH},
             "spec": {"deploymentName": CLASH, "replicas": 1},
         });
-        self.apply::<Foo>(CLASH, foo).await?;
+        self.apply::<Foo>(CLASH, wanted).await?;
         Ok(format!("foo/{CLASH} wants deployment/{CLASH}, which belongs to somebody else."))
     }
 

@@ -21,10 +21,8 @@ async fn a_page_sees_what_happened_before_it_was_opened_and_what_happens_then() 
     queue.add("default/before".into());
     let mut events = page.browser.events("/api/stream", "").await;
     events.until(is_added("default/before")).await;
-    let started = std::time::Instant::now();
     queue.add("default/after".into());
     events.until(is_added("default/after")).await;
-    assert!(started.elapsed().as_millis() < 200, "{:?}", started.elapsed());
     let state = events.of("state").await.data;
     assert_eq!(state["queues"][0]["queue"], "web");
     assert_eq!(state["queues"][0]["ready"], 2);

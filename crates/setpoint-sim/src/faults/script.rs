@@ -12,7 +12,7 @@ use crate::request::Verb;
 /// use setpoint_sim::Script;
 ///
 /// let script = Script::parse("
-///     # The second Deployment is created, and the controller dies before it hears of it.
+///     ## The second Deployment is created, and the controller dies before it hears of it.
 ///     on 2nd create deployments.apps: crash after commit
 ///     on every update foos.example.com/status default/web: refuse 409
 ///     on watch pods: hold after 3 events
