@@ -116,7 +116,7 @@ impl Shared {
 }
 
 fn not_stored(why: &str) -> CommitError {
-    NotStored { why: why.into(), is_full: false }.into()
+    NotStored { why: why.into(), is_full: false, refused: None }.into()
 }
 
 fn refused(place: &str, why: &str) -> CommitError {
