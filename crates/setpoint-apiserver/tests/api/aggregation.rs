@@ -19,6 +19,7 @@ use setpoint_env::Env;
 
 use crate::support::Api;
 pub(crate) use backend::front_proxy;
+pub(crate) use streams::Upgrading;
 use backend::{Backend, GROUP, Setup};
 
 pub(crate) const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";

@@ -1,5 +1,6 @@
 //! A server for kinds of one's own, behind another one.
 
+mod delegation;
 mod logbook;
 mod made;
 

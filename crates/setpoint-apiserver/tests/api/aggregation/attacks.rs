@@ -7,7 +7,8 @@ use http::{Response, header};
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::json;
 use setpoint_apiserver::pki::{self, CertificateAuthority};
-use setpoint_apiserver::{ApiServer, User};
+use setpoint_apiserver::serve::CancellationToken;
+use setpoint_apiserver::{ApiServer, FrontProxy, User};
 use setpoint_env::{Env, Task};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -317,6 +318,114 @@ async fn nobody_speaks_http_inside_of_an_upgraded_connection() {
         assert_eq!(api.answer(request).await.code, 400, "{protocol}");
     }
     assert_eq!(backend.count(), asked, "none of them got there");
+}
+
+#[tokio::test]
+async fn a_client_takes_no_header_away_that_says_who_it_is() {
+    let (api, _backend) = with_backend(Setup::default()).await;
+    let jane = Api::as_user(api.server.clone(), User::new("jane", ["system:masters"]));
+    let request = http::Request::get(FLUNDERS)
+        .header("connection", "X-Remote-User, X-Remote-Group, X-Forwarded-For, close")
+        .header("connection", "x_remote_user")
+        .header("x_remote_user", "root")
+        .header("X-Remote-Extra-%53copes", "all")
+        .body(Default::default())
+        .unwrap();
+    let headers = jane.answer(request).await.ok()["headers"].clone();
+    assert_eq!(headers["x-remote-user"], json!(["jane"]));
+    assert_eq!(headers["x-remote-group"], json!(["system:masters", "system:authenticated"]));
+    let names: Vec<&String> = headers.as_object().unwrap().keys().collect();
+    assert!(!names.iter().any(|name| name.contains("extra") || name.contains('_')), "{names:?}");
+}
+
+#[tokio::test]
+async fn a_name_that_would_be_read_as_another_is_told_to_nobody() {
+    let (api, backend) = with_backend(Setup::default()).await;
+    let asked = backend.count();
+    for user in [
+        User::new("root ", ["system:masters"]),
+        User::new("jane", ["system:masters", " kube-system"]),
+        User::new("jane", ["system:masters", "x\r\nx-remote-group: y"]),
+    ] {
+        let disguised = Api::as_user(api.server.clone(), user);
+        assert_eq!(disguised.get(FLUNDERS).await.code, 500);
+    }
+    assert_eq!(backend.count(), asked, "none of them got there");
+}
+
+#[tokio::test]
+async fn what_is_allowed_here_is_not_taken_for_more_there() {
+    let (api, backend) = with_backend(Setup::default()).await;
+    let role = json!({"metadata": {"name": "r"}, "rules": [
+        {"apiGroups": ["wardle.example.com"], "resources": ["flunders"], "verbs": ["list"]}]});
+    api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await.ok();
+    let binding = json!({"metadata": {"name": "r"}, "subjects": [{"kind": "User", "name": "bob"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}});
+    api.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await.ok();
+    let bob = Api::as_user(api.server.clone(), User::new("bob", ["people"]));
+    let asked = backend.count();
+    // All of these are watches to a server that is written in Go.
+    for query in ["watch=no", "watch=", "watch", "watch=off", "watch=1&watch=0", "%77atch=n"] {
+        assert_eq!(bob.get(&format!("{FLUNDERS}?{query}")).await.code, 403, "{query}");
+    }
+    for method in ["CONNECT", "TRACE"] {
+        assert_eq!(api.call(method, FLUNDERS, "text/plain", "").await.code, 405, "{method}");
+    }
+    assert_eq!(backend.count(), asked, "none of them got there");
+    for query in ["watch=0&watch=1", "watch=False", "x=watch"] {
+        assert_eq!(bob.get(&format!("{FLUNDERS}?{query}")).await.code, 200, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_with_two_lengths_is_as_long_as_its_pieces() {
+    let (api, _serving) = raw(
+        &b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\
+           access-control-allow-origin: *\r\n\r\n8\r\nabcdefgh\r\n0\r\n\r\n"[..],
+        Manner::Once,
+    )
+    .await;
+    let answer = api.get(FLUNDERS).await;
+    assert_eq!((answer.code, &answer.body), (200, &json!("abcdefgh")));
+    for gone in ["content-length", "access-control-allow-origin"] {
+        assert!(!answer.headers.contains_key(gone), "{gone}");
+    }
+}
+
+/// A server that hands on to itself, and believes what it says of its users.
+#[tokio::test]
+async fn a_way_that_leads_back_here_ends() {
+    let env = Env::system();
+    let (authority, identity) = front_proxy();
+    let ca = CertificateAuthority::generate(&env).unwrap();
+    let both = [ca.certificate_der().clone(), authority.certificate_der().clone()];
+    let tls = pki::server_config(&env, &ca.issue_server(["api.wardle.svc"]).unwrap(), &both).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = FrontProxy::usual(vec![authority.certificate_der().clone()]);
+    let server = ApiServer::builder()
+        .env(Env::seeded(1))
+        .proxy_client(identity)
+        .client_authorities(vec![ca.certificate_der().clone()])
+        .front_proxy(proxy)
+        .service_address("wardle", "api", None, listener.local_addr().unwrap())
+        .build();
+    let own = server.clone();
+    let _serving = env.spawn(async move { own.serve(listener, tls, CancellationToken::new()).await });
+    let api = Api::with(server);
+    api.post(SERVICES, &api_service(ca.certificate_pem())).await.ok();
+    let message = becomes(&api, "FailedDiscoveryCheck").await;
+    assert!(message.ends_with(": 503"), "it got there, and nobody answers: {message}");
+    // Even when somebody says that it is well.
+    let claimed = json!({"status": {"conditions": [{"type": "Available", "status": "True", "reason": "Rumour",
+        "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z"}]}});
+    for _ in 0..3 {
+        api.merge(&format!("{SERVICES}/v1.wardle.example.com/status"), &claimed).await.ok();
+        let begun = tokio::time::Instant::now();
+        let (answer, ()) = tokio::join!(api.get(FLUNDERS), is_served(&api));
+        assert_eq!(answer.code, 503, "{}", answer.body);
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+    becomes(&api, "FailedDiscoveryCheck").await;
 }
 
 #[tokio::test]

@@ -89,6 +89,31 @@ async fn schemas_of_a_backend_are_there_and_go_with_it() {
 }
 
 #[tokio::test]
+async fn a_backend_that_never_tells_its_schemas_has_its_resources_shown_and_its_state_told() {
+    let setup = Setup { silent: &["/openapi/v3"], ..Setup::default() };
+    let (api, _backend) = with_backend(setup).await;
+    let begun = tokio::time::Instant::now();
+    eventually(&api, async |api| discovered(api).await["versions"][0]["freshness"] == "Current").await;
+    // What somebody writes by hand is looked into at once, too.
+    let claimed = json!({"status": {"conditions": [{"type": "Available", "status": "False", "reason": "Rumour",
+        "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z"}]}});
+    api.merge(&format!("{SERVICES}/v1.{GROUP}/status"), &claimed).await.ok();
+    becomes(&api, "Passed").await;
+    eventually(&api, async |api| api.get(FLUNDERS).await.code == 200).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "nobody waits for the schemas: {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_backend_that_never_tells_its_resources_keeps_nobodys_discovery_waiting() {
+    let setup = Setup { silent: &["/apis"], ..Setup::default() };
+    let (api, _backend) = with_backend(setup).await;
+    let stale = json!({"metadata": {"name": GROUP}, "versions": [{"version": "v1", "freshness": "Stale"}]});
+    let asked = tokio::time::timeout(Duration::from_secs(2), discovered(&api)).await;
+    assert_eq!(asked.expect("it is told what is known"), stale);
+    assert_eq!(api.get(FLUNDERS).await.code, 200, "its objects are there all the same");
+}
+
+#[tokio::test]
 async fn a_backend_that_tells_nonsense_breaks_nobody_elses_discovery() {
     let setup = Setup::default();
     *setup.resources.lock() = json!([{"name": {"a": 1}, "kind": ["x"], "singularName": 7, "verbs": "get"}]);

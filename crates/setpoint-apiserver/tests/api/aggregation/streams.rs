@@ -138,8 +138,8 @@ async fn a_large_body_goes_up_piece_by_piece() {
 }
 
 /// A client's connection that asks for an upgrade.
-struct Upgrading {
-    stream: tokio_rustls::client::TlsStream<TcpStream>,
+pub(crate) struct Upgrading {
+    pub(crate) stream: tokio_rustls::client::TlsStream<TcpStream>,
     shutdown: CancellationToken,
     serving: Task<()>,
 }
@@ -147,6 +147,11 @@ struct Upgrading {
 impl Upgrading {
     /// Asks as jane, who claims to be root.
     async fn ask(server: ApiServer) -> Upgrading {
+        Upgrading::ask_for(server, &format!("{FLUNDERS}/one/exec?command=sh"), "SPDY/3.1").await
+    }
+
+    /// The same for another path and protocol.
+    pub(crate) async fn ask_for(server: ApiServer, path: &str, protocol: &str) -> Upgrading {
         let env = Env::system();
         let ca = CertificateAuthority::generate(&env).unwrap();
         let tls = ca.server_config(&ca.issue_server(["localhost"]).unwrap()).unwrap();
@@ -169,7 +174,7 @@ impl Upgrading {
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
         let mut stream = connector.connect("localhost".try_into().unwrap(), tcp).await.unwrap();
         let head = format!(
-            "POST {FLUNDERS}/one/exec?command=sh HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\n\
+            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: {protocol}\r\n\
              x-remote-user: root\r\ncontent-length: 0\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
@@ -177,7 +182,7 @@ impl Upgrading {
     }
 
     /// Reads up to and including these bytes.
-    async fn until(&mut self, end: &[u8]) -> String {
+    pub(crate) async fn until(&mut self, end: &[u8]) -> String {
         let mut seen = Vec::new();
         while !seen.ends_with(end) {
             let read = tokio::time::timeout(Duration::from_secs(10), self.stream.read_buf(&mut seen)).await;

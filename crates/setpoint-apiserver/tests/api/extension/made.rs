@@ -7,9 +7,11 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use setpoint_apiserver::User;
+use tokio::io::AsyncWriteExt;
 
 use super::Stage;
 use super::logbook::KEPT;
+use crate::aggregation::Upgrading;
 use crate::support::{Api, version};
 
 const ENTRIES: &str = "/apis/wardle.example.com/v1/namespaces/default/entries";
@@ -210,6 +212,19 @@ async fn a_subresource_is_streamed_to_whoever_may_see_it() {
         (&found("entries/attach")["kind"], &found("entries/attach")["verbs"]),
         (&json!("EntryAttachOptions"), &json!(["create", "get"]))
     );
+}
+
+#[tokio::test]
+async fn a_subresource_may_speak_something_else_than_http_through_both_servers() {
+    let stage = Stage::new().await;
+    let path = format!("{ENTRIES}/one/attach");
+    let mut client = Upgrading::ask_for(stage.api.server.clone(), &path, "echo").await;
+    let head = client.until(b"\r\n\r\n").await;
+    assert!(head.starts_with("http/1.1 101 ") && head.contains("upgrade: echo\r\n"), "{head}");
+    for said in ["ahoy", "who is there"] {
+        client.stream.write_all(said.as_bytes()).await.unwrap();
+        assert_eq!(client.until(said.to_uppercase().as_bytes()).await, said);
+    }
 }
 
 #[tokio::test]
