@@ -2,6 +2,8 @@
 
 pub(crate) mod fit;
 mod ledger;
+mod needs;
+mod nodes;
 mod requests;
 
 use std::time::Duration;

@@ -3,34 +3,28 @@
 use std::collections::BTreeMap;
 
 use setpoint::k8s_openapi::api::core::v1::{
-    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration,
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
 };
 
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// What keeps a pod from a node that its selector or affinity does not name.
+pub(super) const UNMATCHED: &str = "node(s) didn't match Pod's node affinity/selector";
 
-/// Why the node will not do, in kube-scheduler's words; `None` if it will.
-pub(super) fn refusal(pod: &Pod, node: &Node) -> Option<&'static str> {
-    let spec = pod.spec.as_ref()?;
-    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    let is_cordoned = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
-    let cordon = Taint { key: UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Taint::default() };
-    if is_cordoned && !is_tolerated(&cordon, tolerations) {
-        return Some("node(s) were unschedulable");
+/// Which taint keeps a pod with these tolerations from a node, in kube-scheduler's words; `None` if none does.
+pub(super) fn intolerance(tolerations: &[Toleration], node: &Node) -> Option<&'static str> {
+    let spec = node.spec.as_ref()?;
+    if spec.unschedulable == Some(true) {
+        let cordon = Taint { key: UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Taint::default() };
+        if !is_tolerated(&cordon, tolerations) {
+            return Some("node(s) were unschedulable");
+        }
     }
-    let mut hard = taints.filter(|taint| taint.effect != "PreferNoSchedule");
-    if hard.any(|taint| !is_tolerated(taint, tolerations)) {
-        return Some("node(s) had untolerated taint(s)");
-    }
-    if !matches_selector(pod, node) {
-        return Some("node(s) didn't match Pod's node affinity/selector");
-    }
-    None
+    let mut hard = spec.taints.iter().flatten().filter(|taint| taint.effect != "PreferNoSchedule");
+    hard.any(|taint| !is_tolerated(taint, tolerations)).then_some("node(s) had untolerated taint(s)")
 }
 
-/// How many taints the pod would rather not have.
-pub(super) fn disliked_taints(pod: &Pod, node: &Node) -> usize {
-    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
+/// How many taints of a node a pod with these tolerations would rather not have.
+pub(super) fn disliked_taints(tolerations: &[Toleration], node: &Node) -> usize {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     taints.filter(|taint| taint.effect == "PreferNoSchedule" && !is_tolerated(taint, tolerations)).count()
 }
@@ -38,7 +32,6 @@ pub(super) fn disliked_taints(pod: &Pod, node: &Node) -> usize {
 /// Whether a pod with these tolerations may be on a node with this taint.
 pub(crate) fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
     tolerations.iter().any(|toleration| {
-        let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (effect, key) = (set(&toleration.effect), set(&toleration.key));
         effect.is_none_or(|effect| effect == taint.effect)
             && key.is_none_or(|key| key == taint.key)
@@ -46,9 +39,14 @@ pub(crate) fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
                 Some("Exists") => true,
                 Some("Lt") => compare(taint, toleration).is_some_and(|(taint, limit)| taint < limit),
                 Some("Gt") => compare(taint, toleration).is_some_and(|(taint, limit)| taint > limit),
-                _ => toleration.value.clone().unwrap_or_default() == taint.value.clone().unwrap_or_default(),
+                _ => set(&toleration.value) == set(&taint.value),
             }
     })
+}
+
+/// What is said; nothing is said by an empty text.
+fn set(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.is_empty())
 }
 
 fn compare(taint: &Taint, toleration: &Toleration) -> Option<(i64, i64)> {
@@ -58,27 +56,39 @@ fn compare(taint: &Taint, toleration: &Toleration) -> Option<(i64, i64)> {
 /// Whether a node is one that the pod's selector and required affinity name.
 pub(crate) fn matches_selector(pod: &Pod, node: &Node) -> bool {
     let Some(spec) = &pod.spec else { return true };
-    let labels = node.metadata.labels.clone().unwrap_or_default();
-    let mut wanted = spec.node_selector.iter().flatten();
-    if !wanted.all(|(key, value)| labels.get(key) == Some(value)) {
-        return false;
-    }
-    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    let required =
-        affinity.and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());
-    required.is_none_or(|selector: &NodeSelector| {
-        selector.node_selector_terms.iter().any(|term| matches_term(term, &labels, node))
-    })
+    let none = BTreeMap::new();
+    matches(spec.node_selector.as_ref().unwrap_or(&none), required_affinity(spec), node)
+}
+
+/// The nodes that a pod must be on one of.
+pub(super) fn required_affinity(spec: &PodSpec) -> Option<&NodeSelector> {
+    let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
+    affinity.required_during_scheduling_ignored_during_execution.as_ref()
+}
+
+/// Whether a node has these labels, and is one of those that the affinity names.
+pub(super) fn matches(
+    wanted: &BTreeMap<String, String>,
+    affinity: Option<&NodeSelector>,
+    node: &Node,
+) -> bool {
+    let label = |key: &str| node.metadata.labels.as_ref()?.get(key);
+    wanted.iter().all(|(key, value)| label(key) == Some(value))
+        && affinity
+            .is_none_or(|selector| selector.node_selector_terms.iter().any(|term| matches_term(term, node)))
 }
 
 /// All of a term must match; one that says nothing matches nothing.
-fn matches_term(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>, node: &Node) -> bool {
+fn matches_term(term: &NodeSelectorTerm, node: &Node) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
     let name = node.metadata.name.as_deref();
+    let labels = node.metadata.labels.as_ref();
+    let of_label =
+        |e: &NodeSelectorRequirement| labels.and_then(|labels| labels.get(&e.key)).map(String::as_str);
     let of_field = |field: &NodeSelectorRequirement| name.filter(|_| field.key == "metadata.name");
     (!expressions.is_empty() || !fields.is_empty())
-        && expressions.iter().all(|e| matches_requirement(e, labels.get(&e.key).map(String::as_str)))
+        && expressions.iter().all(|e| matches_requirement(e, of_label(e)))
         && fields.iter().all(|field| matches_requirement(field, of_field(field)))
 }
 
@@ -106,15 +116,18 @@ mod tests {
     fn check(pod_spec: Value, node_spec: Value, expect: Option<&str>) {
         let mut pod_spec = pod_spec;
         pod_spec["containers"] = json!([]);
-        let pod = serde_json::from_value(json!({"metadata": {}, "spec": pod_spec})).unwrap();
+        let pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": pod_spec})).unwrap();
         let labels = json!({"disk": "ssd", "cores": "8"});
         let node = json!({"metadata": {"name": "node-1", "labels": labels}, "spec": node_spec});
         let node = serde_json::from_value(node).unwrap();
-        assert_eq!(refusal(&pod, &node), expect, "{pod_spec}");
+        let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
+        let refusal = intolerance(tolerations, &node)
+            .or_else(|| (!matches_selector(&pod, &node)).then_some(super::UNMATCHED));
+        assert_eq!(refusal, expect, "{pod_spec}");
     }
 
     const TAINTED: Option<&str> = Some("node(s) had untolerated taint(s)");
-    const UNMATCHED: Option<&str> = Some("node(s) didn't match Pod's node affinity/selector");
+    const UNMATCHED: Option<&str> = Some(super::UNMATCHED);
 
     #[test]
     fn a_cordoned_node_takes_only_who_tolerates_it() {

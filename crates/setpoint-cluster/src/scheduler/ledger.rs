@@ -1,19 +1,23 @@
-//! What is on which node, with the pods that were given one a moment ago and that no cache shows yet.
+//! What is on which node, with the pods that were given one a moment ago and that no cache shows yet; and the pods that
+//! wait for one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use setpoint::ObjectKey;
 use setpoint::k8s_openapi::api::core::v1::{Node, Pod};
+use setpoint::k8s_openapi::jiff::Timestamp;
 use tokio::sync::Notify;
 
-use super::fit;
-use super::requests::{self, Amounts};
+use super::needs::{Needs, Port};
+use super::nodes::Nodes;
+use super::requests::Amounts;
 
-/// What a container without requests counts as, so that such pods are spread too.
-const LEAST_CPU: i128 = 100_000_000;
-const LEAST_MEMORY: i128 = 200 * 1024 * 1024 * 1_000_000_000;
+/// How many pods with equal needs are tried again at the same time when something has become free. The others follow as
+/// these find a place: most often there is one for a few of them only.
+const BATCH: usize = 16;
 
 /// A ledger that handlers and workers share. Clones are the same.
 #[derive(Clone, Default)]
@@ -25,24 +29,24 @@ pub(super) struct SharedLedger {
 /// Pods on nodes, and pods that wait for one.
 #[derive(Default)]
 pub(super) struct Ledger {
-    nodes: BTreeMap<String, Row>,
-    placed: BTreeMap<String, Placed>,
-    waiting: BTreeSet<ObjectKey>,
+    nodes: Nodes,
+    placed: HashMap<String, Placed>,
+    /// The most important first, then the oldest.
+    waiting: BTreeMap<Turn, Waiting>,
+    turns: HashMap<ObjectKey, Turn>,
+    /// Needs that no node meets, by class, and why. As long as nothing becomes free, that stays so.
+    refused: HashMap<Arc<str>, Arc<str>>,
 }
 
-/// One node.
-#[derive(Default)]
-struct Row {
-    /// None as long as only pods name it.
-    node: Option<Arc<Node>>,
-    allocatable: Amounts,
-    used: Amounts,
-    pods: i128,
-    ports: Vec<Port>,
-}
+/// In which order waiting pods are tried.
+type Turn = (Reverse<i32>, Timestamp, ObjectKey);
 
-/// A port of the host that a pod uses: protocol, address, number.
-type Port = (String, String, i32);
+struct Waiting {
+    needs: Needs,
+    class: Arc<str>,
+    /// What the pod has been told.
+    why: Arc<str>,
+}
 
 struct Placed {
     node: String,
@@ -68,42 +72,53 @@ pub(super) enum Decision {
 impl SharedLedger {
     /// Changes the ledger. If that may help pods that wait (`change` says so), they are woken.
     pub(super) fn change(&self, change: impl FnOnce(&mut Ledger) -> bool) {
-        if change(&mut self.ledger.lock()) {
+        let mut ledger = self.ledger.lock();
+        if change(&mut ledger) {
+            ledger.refused.clear();
             self.changed.notify_one();
         }
     }
 
-    /// Waits until something has changed for the better, and gives the pods that wait.
+    /// Waits until something has changed for the better, and gives the pods to try again, the most important first.
     pub(super) async fn woken(&self) -> Vec<ObjectKey> {
         self.changed.notified().await;
-        self.ledger.lock().waiting.iter().rev().cloned().collect()
+        self.ledger.lock().woken()
     }
 
     pub(super) fn decide(&self, key: &ObjectKey, pod: &Pod) -> Decision {
-        self.ledger.lock().decide(key, pod)
+        let mut ledger = self.ledger.lock();
+        let waited = ledger.turns.contains_key(key);
+        let decision = ledger.decide(key, pod);
+        // It was one of a batch: the next of them has its turn.
+        if waited && matches!(decision, Decision::Bind(_)) {
+            self.changed.notify_one();
+        }
+        decision
     }
 }
 
 impl Ledger {
     /// Counts a pod where it is. Says whether something became free.
     pub(super) fn see_pod(&mut self, pod: &Pod) -> bool {
-        let node =
-            pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).filter(|node| !node.is_empty());
+        let node = crate::pod::node_name(pod);
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        let has_ended = matches!(phase, Some("Succeeded" | "Failed"));
-        match node {
-            Some(_) if has_ended => self.forget_pod(pod),
-            Some(node) => {
-                if self.placed.get(uid(pod)).is_none_or(|placed| placed.node != node) {
-                    self.forget_pod(pod);
-                    self.place(pod, node);
-                }
-                self.confirm(pod);
-                false
-            }
+        if node.is_empty() {
             // One that was given a node a moment ago and is not known to have it keeps its place.
-            None => false,
+            return false;
         }
+        if matches!(phase, Some("Succeeded" | "Failed")) {
+            return self.forget_pod(pod);
+        }
+        let needs = Needs::of(pod);
+        let is_counted = self.placed.get(uid(pod)).is_some_and(|placed| {
+            placed.node == node && placed.requests == needs.requests && placed.ports == needs.ports
+        });
+        let is_freed = !is_counted && self.forget_pod(pod);
+        if !is_counted {
+            self.place(pod, node, needs);
+        }
+        self.confirm(pod);
+        is_freed
     }
 
     /// Notes that the server has bound a pod to the node where its place is.
@@ -117,168 +132,106 @@ impl Ledger {
     /// Frees what a pod had. Says whether that was anything.
     pub(super) fn forget_pod(&mut self, pod: &Pod) -> bool {
         let Some(placed) = self.placed.remove(uid(pod)) else { return false };
-        let Some(row) = self.nodes.get_mut(&placed.node) else { return false };
-        row.used.subtract(&placed.requests);
-        row.pods -= 1;
-        for port in &placed.ports {
-            if let Some(at) = row.ports.iter().position(|used| used == port) {
-                row.ports.swap_remove(at);
-            }
-        }
-        if row.pods == 0 && row.node.is_none() {
-            self.nodes.remove(&placed.node);
-        }
+        self.nodes.free(&placed.node, &placed.requests, &placed.ports);
         true
     }
 
-    /// Takes over a node's state. Says whether it may do for more pods than before.
+    /// Takes over a node's state. Says whether it may do for other pods than before.
     pub(super) fn see_node(&mut self, node: &Arc<Node>) -> bool {
-        let row = self.nodes.entry(name(node).to_owned()).or_default();
-        let is_same = row.node.as_ref().is_some_and(|old| {
-            let resources = |node: &Node| node.status.as_ref().and_then(|status| status.allocatable.clone());
-            old.spec == node.spec
-                && old.metadata.labels == node.metadata.labels
-                && resources(old) == resources(node)
-        });
-        row.allocatable = Amounts::of(node.status.as_ref().and_then(|status| status.allocatable.as_ref()));
-        row.node = Some(node.clone());
-        !is_same
+        self.nodes.see(node)
     }
 
+    /// Forgets a node. The reason that waiting pods are told changes.
     pub(super) fn forget_node(&mut self, node: &Node) -> bool {
-        if let Some(row) = self.nodes.get_mut(name(node)) {
-            row.node = None;
-            if row.pods == 0 {
-                self.nodes.remove(name(node));
-            }
-        }
-        // The reason that waiting pods are told changes.
+        self.nodes.forget(node);
         true
     }
 
+    /// Forgets a pod that waits no longer. Says whether it did: others may wait for its try.
     pub(super) fn stop_waiting(&mut self, key: &ObjectKey) -> bool {
-        self.waiting.remove(key);
-        false
+        let turn = self.turns.remove(key);
+        turn.and_then(|turn| self.waiting.remove(&turn)).is_some()
+    }
+
+    /// The pods that a node will do for now, a few of each class, and those that now wait for another reason.
+    fn woken(&mut self) -> Vec<ObjectKey> {
+        let Ledger { nodes, waiting, refused, .. } = self;
+        let mut fitting: HashMap<Arc<str>, usize> = HashMap::new();
+        let mut woken = Vec::new();
+        for ((_, _, key), pod) in waiting {
+            if let Some(count) = fitting.get_mut(&pod.class) {
+                *count += 1;
+                if *count <= BATCH {
+                    woken.push(key.clone());
+                }
+                continue;
+            }
+            let why = refused.get(&pod.class).cloned();
+            if why.is_none() && nodes.best(&pod.needs).is_some() {
+                fitting.insert(pod.class.clone(), 1);
+                woken.push(key.clone());
+                continue;
+            }
+            let why = why.unwrap_or_else(|| nodes.explain(&pod.needs).into());
+            refused.entry(pod.class.clone()).or_insert_with(|| why.clone());
+            if why != pod.why {
+                woken.push(key.clone());
+            }
+        }
+        woken
     }
 
     fn decide(&mut self, key: &ObjectKey, pod: &Pod) -> Decision {
         if let Some(placed) = self.placed.get(uid(pod)) {
             return if placed.is_bound { Decision::Placed } else { Decision::InDoubt };
         }
-        match self.choose(pod) {
-            Ok(node) => {
-                self.waiting.remove(key);
-                self.place(pod, &node);
-                Decision::Bind(node)
-            }
-            Err(why) => {
-                self.waiting.insert(key.clone());
-                Decision::Wait(why)
-            }
-        }
+        let needs = Needs::of(pod);
+        // Its class is found out only if that can save a search.
+        let known =
+            (!self.refused.is_empty()).then(|| self.refused.get_key_value(needs.class().as_str())).flatten();
+        let known = known.map(|(class, why)| (class.clone(), why.clone()));
+        let (class, why) = match known {
+            Some(known) => known,
+            None => match self.nodes.best(&needs).map(|node| node.to_string()) {
+                Some(node) => {
+                    self.stop_waiting(key);
+                    self.place(pod, &node, needs);
+                    return Decision::Bind(node);
+                }
+                None => (needs.class().into(), self.nodes.explain(&needs).into()),
+            },
+        };
+        let decision = Decision::Wait(why.to_string());
+        self.refused.insert(class.clone(), why.clone());
+        self.stop_waiting(key);
+        let turn = turn(key, pod);
+        self.turns.insert(key.clone(), turn.clone());
+        self.waiting.insert(turn, Waiting { needs, class, why });
+        decision
     }
 
-    fn place(&mut self, pod: &Pod, node: &str) {
-        let (requests, ports) = (requests::of_pod(pod), ports(pod));
+    fn place(&mut self, pod: &Pod, node: &str, needs: Needs) {
+        let Needs { requests, ports, .. } = needs;
+        self.nodes.take(node, &requests, &ports);
         let placed = Placed { node: node.to_owned(), is_bound: false, requests, ports };
-        let row = self.nodes.entry(node.to_owned()).or_default();
-        row.used.add(&placed.requests);
-        row.pods += 1;
-        row.ports.extend(placed.ports.iter().cloned());
         self.placed.insert(uid(pod).to_owned(), placed);
     }
-
-    /// The node with the most to spare among those that will do, or why none will.
-    fn choose(&self, pod: &Pod) -> Result<String, String> {
-        let wanted = requests::of_pod(pod);
-        let ports = ports(pod);
-        let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
-        let mut best: Option<(f64, &str)> = None;
-        let nodes = self.nodes.iter().filter_map(|(name, row)| Some((name, row.node.as_ref()?, row)));
-        let count = nodes.clone().count();
-        for (name, node, row) in nodes {
-            let reasons = row.refusals(pod, node, &wanted, &ports);
-            if reasons.is_empty() {
-                let score = row.spare(&wanted) - fit::disliked_taints(pod, node) as f64;
-                if best.is_none_or(|(most, _)| score > most) {
-                    best = Some((score, name));
-                }
-            }
-            for reason in reasons {
-                *refusals.entry(reason).or_default() += 1;
-            }
-        }
-        match best {
-            Some((_, name)) => Ok(name.to_owned()),
-            None if count == 0 => Err("no nodes available to schedule pods".to_owned()),
-            None => {
-                let mut reasons: Vec<String> =
-                    refusals.iter().map(|(reason, nodes)| format!("{nodes} {reason}")).collect();
-                reasons.sort_unstable();
-                Err(format!("0/{count} nodes are available: {}.", reasons.join(", ")))
-            }
-        }
-    }
 }
 
-impl Row {
-    /// Everything that speaks against the node, in kube-scheduler's words.
-    fn refusals(&self, pod: &Pod, node: &Node, wanted: &Amounts, ports: &[Port]) -> Vec<String> {
-        if let Some(reason) = fit::refusal(pod, node) {
-            return vec![reason.to_owned()];
-        }
-        if ports.iter().any(|port| self.ports.iter().any(|used| collide(port, used))) {
-            return vec!["node(s) didn't have free ports for the requested pod ports".to_owned()];
-        }
-        let mut reasons = Vec::new();
-        if (self.pods + 1) * 1_000_000_000 > self.allocatable.get("pods") {
-            reasons.push("Too many pods".to_owned());
-        }
-        let lacking = wanted.0.iter().filter(|(name, amount)| {
-            **amount > 0 && **amount > self.allocatable.get(name) - self.used.get(name)
-        });
-        reasons.extend(lacking.map(|(name, _)| format!("Insufficient {name}")));
-        reasons
-    }
-
-    /// How much of the node would be left with the pod on it, from 0 to 1.
-    fn spare(&self, wanted: &Amounts) -> f64 {
-        let left = |name: &str, least: i128| {
-            let all = self.allocatable.get(name);
-            let used = self.used.get(name).max(self.pods * least) + wanted.get(name).max(least);
-            if all <= 0 { 0.0 } else { (all - used) as f64 / all as f64 }
-        };
-        (left("cpu", LEAST_CPU) + left("memory", LEAST_MEMORY)) / 2.0
-    }
-}
-
-fn collide(a: &Port, b: &Port) -> bool {
-    let is_any = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
-    a.0 == b.0 && a.2 == b.2 && (a.1 == b.1 || is_any(&a.1) || is_any(&b.1))
-}
-
-fn ports(pod: &Pod) -> Vec<Port> {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let ports = containers.flat_map(|container| container.ports.iter().flatten());
-    let used = ports.filter_map(|port| {
-        let number = port.host_port.filter(|number| *number > 0)?;
-        let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
-        Some((protocol, port.host_ip.clone().unwrap_or_default(), number))
-    });
-    used.collect()
+fn turn(key: &ObjectKey, pod: &Pod) -> Turn {
+    let priority = pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
+    let created = pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |time| time.0);
+    (Reverse(priority), created, key.clone())
 }
 
 fn uid(pod: &Pod) -> &str {
     pod.metadata.uid.as_deref().unwrap_or_default()
 }
 
-fn name(node: &Node) -> &str {
-    node.metadata.name.as_deref().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use setpoint::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
 
@@ -338,11 +291,150 @@ mod tests {
         assert!(ledger.see_node(&node("a", "2", "1")));
     }
 
+    fn important(name: &str, priority: i32, second: i64) -> (ObjectKey, Pod) {
+        let (key, mut pod) = pod(name, "1");
+        pod.spec.as_mut().unwrap().priority = Some(priority);
+        let created = Timestamp::from_second(second).unwrap();
+        pod.metadata.creation_timestamp = Some(Time(created));
+        (key, pod)
+    }
+
     #[test]
-    fn ports_of_the_host_are_taken_once() {
-        let port = |ip: &str, number| ("TCP".to_owned(), ip.to_owned(), number);
-        assert!(collide(&port("", 80), &port("10.0.0.1", 80)));
-        assert!(!collide(&port("10.0.0.2", 80), &port("10.0.0.1", 80)));
-        assert!(!collide(&port("", 81), &port("", 80)));
+    fn waiting_pods_are_tried_by_priority_and_then_by_age() {
+        let mut ledger = Ledger::default();
+        for (key, pod) in
+            [important("a", 0, 9), important("b", 0, 1), important("c", 7, 5), important("d", 7, 4)]
+        {
+            assert!(matches!(ledger.decide(&key, &pod), Decision::Wait(_)));
+        }
+        ledger.see_node(&node("a", "8", "10"));
+        ledger.refused.clear();
+        let names: Vec<String> = ledger.woken().iter().map(|key| key.name().to_owned()).collect();
+        assert_eq!(names, ["d", "c", "b", "a"]);
+    }
+
+    #[test]
+    fn pods_that_find_nothing_are_not_woken_and_of_equal_ones_a_few_at_a_time() {
+        let shared = SharedLedger::default();
+        shared.change(|ledger| ledger.see_node(&node("a", "0", "10")));
+        for number in 0..100 {
+            let (key, pod) = pod(&format!("{number:03}"), "1");
+            assert!(matches!(shared.decide(&key, &pod), Decision::Wait(_)));
+        }
+        assert_eq!(shared.ledger.lock().woken(), [], "nothing has become free");
+        shared.change(|ledger| ledger.see_node(&node("a", "2", "10")));
+        let woken = shared.ledger.lock().woken();
+        assert_eq!(woken.len(), BATCH);
+        let first = |name: &str| (ObjectKey::namespaced("default", name), pod(name, "1").1);
+        for name in ["000", "001"] {
+            let (key, pod) = first(name);
+            assert_eq!(shared.decide(&key, &pod), Decision::Bind("a".into()));
+        }
+        let (key, pod) = first("002");
+        assert_eq!(
+            shared.decide(&key, &pod),
+            Decision::Wait("0/1 nodes are available: 1 Insufficient cpu.".into())
+        );
+        assert_eq!(shared.ledger.lock().waiting.len(), 98);
+        assert_eq!(shared.ledger.lock().woken(), [], "they have been told so already");
+    }
+
+    #[test]
+    fn a_resize_in_place_is_counted() {
+        let mut ledger = Ledger::default();
+        ledger.see_node(&node("a", "4", "10"));
+        let bound = |cpu: &str| {
+            let (_, mut pod) = pod("1", cpu);
+            pod.spec.as_mut().unwrap().node_name = Some("a".into());
+            pod
+        };
+        assert!(!ledger.see_pod(&bound("1")));
+        ledger.see_pod(&bound("3"));
+        assert!(matches!(decide(&mut ledger, "2", "2"), Decision::Wait(_)));
+        assert!(ledger.see_pod(&bound("1")), "something became free");
+        ledger.refused.clear();
+        assert_eq!(decide(&mut ledger, "2", "2"), Decision::Bind("a".into()));
+    }
+
+    /// What [`Nodes::best`] must find: a look at every node.
+    fn naive(nodes: &[(Arc<Node>, i64, i64)], cpu: i64, tolerates: bool) -> Option<String> {
+        let mut best: Option<(f64, String)> = None;
+        for (node, used, pods) in nodes {
+            let all = Amounts::of(node.status.as_ref().unwrap().allocatable.as_ref());
+            let milli = |amount: i128| (amount / 1_000_000) as i64;
+            let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref()).map_or(0, Vec::len);
+            if (taints > 0 && !tolerates)
+                || used + cpu > milli(all.cpu)
+                || pods + 1 > milli(all.get("pods")) / 1000
+            {
+                continue;
+            }
+            let cpu = 1.0 - (used.max(&(pods * 100)) + cpu.max(100)) as f64 / milli(all.cpu) as f64;
+            let memory = 1.0 - ((pods + 1) * 200) as f64 / 8192.0;
+            let score = (cpu + memory) / 2.0;
+            let name = node.metadata.name.clone().unwrap();
+            if best.as_ref().is_none_or(|(most, first)| {
+                score > most + 1e-7 || ((score - most).abs() <= 1e-7 && name < *first)
+            }) {
+                best = Some((score, name));
+            }
+        }
+        best.map(|(_, name)| name)
+    }
+
+    #[test]
+    fn the_best_node_is_the_one_that_a_look_at_all_of_them_finds() {
+        let mut random = 12345u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        for _ in 0..20 {
+            let mut ledger = Ledger::default();
+            let mut nodes = Vec::new();
+            for number in 0..next(12) + 1 {
+                let (cpu, pods) = (["1", "2", "4"][next(3) as usize], ["3", "20"][next(2) as usize]);
+                let mut node = (*node(&format!("n{number:02}"), cpu, pods)).clone();
+                if next(4) == 0 {
+                    let taints = json!({"taints": [{"key": "x", "effect": "NoSchedule"}]});
+                    node.spec = serde_json::from_value(taints).unwrap();
+                }
+                let node = Arc::new(node);
+                ledger.see_node(&node);
+                nodes.push((node, 0i64, 0i64));
+            }
+            let mut running: Vec<(Pod, usize, i64)> = Vec::new();
+            for number in 0..200 {
+                if next(3) == 0 && !running.is_empty() {
+                    let (pod, at, cpu) = running.swap_remove(next(running.len() as u64) as usize);
+                    assert!(ledger.forget_pod(&pod));
+                    ledger.refused.clear();
+                    nodes[at].1 -= cpu;
+                    nodes[at].2 -= 1;
+                    continue;
+                }
+                let (cpu, tolerates) = ([0, 100, 250, 700][next(4) as usize], next(2) == 0);
+                let (key, mut pod) = pod(&format!("p{number}"), &format!("{cpu}m"));
+                if tolerates {
+                    let all = serde_json::from_value(json!([{"operator": "Exists"}])).unwrap();
+                    pod.spec.as_mut().unwrap().tolerations = Some(all);
+                }
+                let expected = naive(&nodes, cpu, tolerates);
+                match (ledger.decide(&key, &pod), expected) {
+                    (Decision::Bind(node), Some(expected)) => {
+                        assert_eq!(node, expected);
+                        let at = nodes
+                            .iter()
+                            .position(|(node, ..)| node.metadata.name.as_deref() == Some(&expected))
+                            .unwrap();
+                        nodes[at].1 += cpu;
+                        nodes[at].2 += 1;
+                        running.push((pod, at, cpu));
+                    }
+                    (Decision::Wait(_), None) => {}
+                    (decision, expected) => panic!("{decision:?} instead of {expected:?}"),
+                }
+            }
+        }
     }
 }
