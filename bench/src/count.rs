@@ -17,7 +17,8 @@ use http::{Request, Response};
 use http_body_util::StreamBody;
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::Body;
-use setpoint::{HandlerFns, Held, ObjectKey, ReflectorConfig, Scope, SharedInformer, WorkQueue};
+use setpoint::facts::Subscription;
+use setpoint::{Facts, HandlerFns, Held, ObjectKey, ReflectorConfig, Scope, SharedInformer, WorkQueue};
 
 use crate::pods::PodText;
 use crate::replay::{Format, last_version};
@@ -32,12 +33,18 @@ pub(crate) enum Case {
     ProtobufEvent,
     /// The same in a compact cache.
     CompactEvent,
+    /// The same as the first, and somebody listens to the facts.
+    HeardEvent,
     /// A Pod of the cache that is read for the first time: its decoding.
     Decode,
     /// The same in protobuf.
     ProtobufDecode,
     /// A key that is added to a work queue, taken and done.
     Queue,
+    /// The same in a queue that would tell its facts; nobody listens.
+    UnheardQueue,
+    /// The same, and somebody listens.
+    HeardQueue,
     /// A change of a ConfigMap in an API server, until eight watchers have its event.
     #[cfg(feature = "apiserver")]
     Change,
@@ -56,10 +63,16 @@ const DECODED: usize = 400;
 
 pub(crate) async fn run(case: Case, n: usize) -> Result<()> {
     match case {
-        Case::List => drop(informer(Format::Json, n, 0, false).await?),
-        Case::Event => drop(informer(Format::Json, PODS, n, false).await?),
-        Case::ProtobufEvent => drop(informer(Format::Protobuf, PODS, n, false).await?),
-        Case::CompactEvent => drop(informer(Format::Json, 1000, n, true).await?),
+        Case::List => drop(informer(Format::Json, n, 0, false, &Facts::default()).await?),
+        Case::Event => drop(informer(Format::Json, PODS, n, false, &Facts::default()).await?),
+        Case::ProtobufEvent => drop(informer(Format::Protobuf, PODS, n, false, &Facts::default()).await?),
+        Case::CompactEvent => drop(informer(Format::Json, 1000, n, true, &Facts::default()).await?),
+        Case::HeardEvent => {
+            let facts = Facts::default();
+            let listening = tokio::spawn(hear(facts.subscribe()));
+            drop(informer(Format::Json, PODS, n, false, &facts).await?);
+            listening.abort();
+        }
         Case::Decode => decode(Format::Json, n).await?,
         Case::ProtobufDecode => decode(Format::Protobuf, n).await?,
         #[cfg(feature = "apiserver")]
@@ -68,23 +81,40 @@ pub(crate) async fn run(case: Case, n: usize) -> Result<()> {
         Case::Watch => watch::watches(n, "application/json").await?,
         #[cfg(feature = "apiserver")]
         Case::WatchProtobuf => watch::watches(n, "application/vnd.kubernetes.protobuf;stream=watch").await?,
-        Case::Queue => {
-            let queue = WorkQueue::new();
-            let keys: Vec<_> =
-                (0..1000).map(|n| ObjectKey::from(format!("default/object-{n}").as_str())).collect();
-            for n in 0..n {
-                queue.add(keys[n % keys.len()].clone());
-                if let Some(item) = queue.get().await {
-                    item.done();
-                }
-            }
+        Case::Queue => work(&WorkQueue::new(), n, || {}).await,
+        Case::UnheardQueue => {
+            let facts = Facts::default();
+            work(&WorkQueue::builder().facts("bench", &facts).build(), n, || {}).await;
+        }
+        Case::HeardQueue => {
+            let facts = Facts::default();
+            let mut heard = facts.subscribe();
+            let queue = WorkQueue::builder().facts("bench", &facts).build();
+            work(&queue, n, || while black_box(heard.try_next()).is_some() {}).await;
         }
     }
     Ok(())
 }
 
+/// Adds, takes and does keys; `then` is called after each.
+async fn work(queue: &WorkQueue<ObjectKey>, n: usize, mut then: impl FnMut()) {
+    let keys: Vec<_> = (0..1000).map(|n| ObjectKey::from(format!("default/object-{n}").as_str())).collect();
+    for n in 0..n {
+        queue.add(keys[n % keys.len()].clone());
+        if let Some(item) = queue.get().await {
+            item.done();
+        }
+        then();
+    }
+}
+
+/// Takes every fact, for ever.
+async fn hear(mut facts: Subscription) {
+    while black_box(facts.next().await).is_some() {}
+}
+
 async fn decode(format: Format, n: usize) -> Result<()> {
-    let lister = informer(format, DECODED, 0, false).await?.lister();
+    let lister = informer(format, DECODED, 0, false, &Facts::default()).await?.lister();
     let keys = lister.keys();
     ensure!(n <= keys.len(), "there are only {} Pods", keys.len());
     keys[..n].iter().for_each(|key| drop(black_box(lister.get(key))));
@@ -92,7 +122,13 @@ async fn decode(format: Format, n: usize) -> Result<()> {
 }
 
 /// An informer that has seen `pods` Pods and `events` changes.
-async fn informer(format: Format, pods: usize, events: usize, compact: bool) -> Result<SharedInformer<Pod>> {
+async fn informer(
+    format: Format,
+    pods: usize,
+    events: usize,
+    compact: bool,
+    facts: &Facts,
+) -> Result<SharedInformer<Pod>> {
     let service = tower::service_fn(move |request: Request<Body>| async move {
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let chunks: BoxStream<'static, Bytes> = match is_watch {
@@ -116,7 +152,7 @@ async fn informer(format: Format, pods: usize, events: usize, compact: bool) -> 
     let client = kube::Client::new(service, "default");
     let protobuf = format == Format::Protobuf;
     let config = ReflectorConfig { streaming: false, protobuf, ..ReflectorConfig::default() };
-    let builder = SharedInformer::<Pod>::builder(client).config(config);
+    let builder = SharedInformer::<Pod>::builder(client).config(config).facts(facts);
     let informer = if compact { builder.compact().build() } else { builder.build() };
     let handler = informer.add_handler(HandlerFns::new().on_update(|_, new: &Held<Pod>| {
         black_box(new.key());

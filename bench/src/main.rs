@@ -9,6 +9,7 @@ mod client;
 mod cluster;
 mod count;
 mod e2e;
+mod facts;
 mod fan_out;
 mod fill;
 #[cfg(feature = "apiserver")]
@@ -75,6 +76,8 @@ enum Benchmark {
     /// Makes and changes sources, and watches their children, for the end-to-end benchmark.
     #[command(hide = true)]
     E2eLoad(e2e::load::Options),
+    /// How much memory the facts take that are kept for those who listen.
+    Facts,
     /// Many watchers of the same objects.
     #[command(hide = true)]
     FanOut(fan_out::Options),
@@ -118,6 +121,7 @@ fn main() -> anyhow::Result<()> {
         Benchmark::E2eController { kubeconfig } => threads()?.block_on(e2e::controller::run(&kubeconfig)),
         Benchmark::E2eBare { kubeconfig } => threads()?.block_on(e2e::bare::run(&kubeconfig)),
         Benchmark::E2eLoad(options) => threads()?.block_on(e2e::load::run(&options)),
+        Benchmark::Facts => threads()?.block_on(facts::run()),
         Benchmark::FanOut(options) => threads()?.block_on(fan_out::run(&options)),
         Benchmark::Fill(options) => threads()?.block_on(fill::run(&options)),
         Benchmark::Read(options) => threads()?.block_on(reads::run(&options)),

@@ -122,9 +122,10 @@ export class Page {
   }
 
   async key(key) {
-    const text = key.length === 1 ? key : undefined;
-    await this.send("Input.dispatchKeyEvent", { type: "keyDown", key, text });
-    await this.send("Input.dispatchKeyEvent", { type: "keyUp", key });
+    const text = key.length === 1 ? key : key === "Enter" ? "\r" : undefined;
+    const code = { Tab: 9, Enter: 13, Escape: 27 }[key];
+    await this.send("Input.dispatchKeyEvent", { type: "keyDown", key, text, code: key, windowsVirtualKeyCode: code });
+    await this.send("Input.dispatchKeyEvent", { type: "keyUp", key, code: key, windowsVirtualKeyCode: code });
   }
 
   async size(width, height, isDark) {

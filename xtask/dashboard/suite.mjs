@@ -65,6 +65,36 @@ const assert = (is, why) => {
 };
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+/** Where what happens is more the machine's doing than the page's: so late was a timer of ours meanwhile. */
+const LATE = 40;
+/** Within which every change is to be seen. */
+const LIMIT = 200;
+
+/** Measures something, again if the machine itself stood still meanwhile. */
+async function undisturbed(run, slowest = (took) => took) {
+  for (let tries = 0; ; tries++) {
+    let [last, late] = [performance.now(), 0];
+    const timer = setInterval(() => {
+      late = Math.max(late, performance.now() - last - 10);
+      last = performance.now();
+    }, 10);
+    const took = await run();
+    clearInterval(timer);
+    if (late < LATE || slowest(took) < LIMIT) return took;
+    if (tries === 4) throw new Error(`the machine is too busy to measure: it stood still for ${late.toFixed(0)} ms`);
+    stoodStill += 1;
+    await pause(1000);
+  }
+}
+let stoodStill = 0;
+
+function judge(what, times) {
+  times.sort((a, b) => a - b);
+  const at = (part) => times[Math.min(times.length - 1, Math.floor(times.length * part))].toFixed(0);
+  console.log(`note ${what}: half within ${at(0.5)} ms, 90 % within ${at(0.9)}, all ${times.length} within ${times.at(-1).toFixed(0)}${stoodStill ? `; measured again since the machine stood still: ${stoodStill}` : ""}`);
+  assert(times.at(-1) < LIMIT, `${what}: ${times.filter((it) => it >= LIMIT).length} of ${times.length} took longer than ${LIMIT} ms, the slowest ${times.at(-1).toFixed(0)}`);
+}
+
 function quiet(page) {
   const said = page.complaints.splice(0);
   assert(said.length === 0, `the console says: ${said.join(" | ")}`);
@@ -98,22 +128,35 @@ try {
     quiet(page);
   });
 
-  await check("a change is on the page within 200 ms", async () => {
-    await go("#/keys?controller=foo&key=example-foo&open=" + encodeURIComponent("foo\ndefault/example-foo"), `document.querySelectorAll(".story li").length > 0`, "the story of the key");
-    const times = [];
-    for (let n = 0; n < 9; n++) {
-      const took = await page.see(`new Promise((resolve, reject) => {
-        const before = document.querySelector(".story li time").innerText;
-        const begun = performance.now();
-        const look = () => { if (document.querySelector(".story li time")?.innerText !== before) resolve(performance.now() - begun); else if (performance.now() - begun > 5000) reject(new Error("nothing came")); else requestAnimationFrame(look); };
-        fetch("/api/play", {method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify({act: "scale", value: ${2 - (n % 2)}})}).then(look);
-      })`);
-      times.push(took);
-      await pause(1200);
+  await check("every change is on the page within 200 ms", async () => {
+    const key = "#/keys?controller=foo&key=example-foo&open=" + encodeURIComponent("foo\ndefault/example-foo");
+    // What is done, what is looked at, and what is different then.
+    const kinds = [
+      ["a key's life", key, (n) => ["scale", 2 - (n % 2)], `document.querySelector(".story .round")?.dataset.key`],
+      ["an object", "#/objects?resource=foos.samplecontroller.k8s.io&key=default%2Fexample-foo", (n) => ["scale", 2 - (n % 2)], `document.querySelector(".history li")?.dataset.key`],
+      ["the numbers of the loop", "#/loop", (n) => ["scale", 2 - (n % 2)], `document.querySelector("#stage-server .more")?.innerText`],
+      ["what follows, in Play", "#/play", (n) => ["scale", 2 - (n % 2)], `document.querySelector(".ticker li")?.dataset.key`],
+    ];
+    for (const [what, hash, act, seen] of kinds) {
+      await play("scale", 1);
+      await go(hash, `!!(${seen})`, `${what} is shown`);
+      await pause(2500);
+      const times = [];
+      for (let n = 0; n < 10; n++) {
+        const [name, value] = act(n);
+        const took = await undisturbed(() => page.see(`new Promise((resolve, reject) => {
+          const before = ${seen};
+          const begun = performance.now();
+          const look = () => { if (${seen} !== before) resolve(performance.now() - begun); else if (performance.now() - begun > 5000) reject(new Error("nothing came")); else requestAnimationFrame(look); };
+          fetch("/api/play", {method: "POST", headers: {"content-type": "application/json"}, body: ${JSON.stringify(JSON.stringify({ act: name, value }))}});
+          look();
+        })`));
+        times.push(took);
+        // Not in step with anything that the server does.
+        await pause(700 + 137 * n % 300);
+      }
+      judge(`from a change to ${what}`, times);
     }
-    times.sort((a, b) => a - b);
-    console.log(`note from the change to the page: ${times.map((it) => it.toFixed(0)).join(", ")} ms`);
-    assert(times[4] < 200, `half of the changes took longer than ${times[4].toFixed(0)} ms`);
     quiet(page);
   });
 
@@ -123,8 +166,18 @@ try {
     await page.click(".lane-names button");
     for (const word of ["because:", "replicasets.apps", "took", "held for"]) await page.until(`${text(".story")}.includes(${JSON.stringify(word)})`, `the story says ${word}`);
     await page.until(`document.querySelectorAll(".story .diff ins").length > 0`, "a write shows what it changed");
+    // Every reconcile that was counted is told: nothing is lost on the way.
+    const told = await page.see(`Number(document.querySelector(".lane-names .c").innerText)`);
+    const counted = await page.see(`fetch("/api/state").then((it) => it.json()).then((it) => it.totals.controllers.find((c) => c.controller === "deployment-controller").reconciles)`);
+    const known = await page.see(`[...document.querySelectorAll(".lane-names .c")].reduce((all, it) => all + Number(it.innerText), 0)`);
+    assert(told > 0 && Math.abs(counted - known) <= 2, `${counted} reconciles were counted, ${known} are told`);
     const drawn = await page.see(`(() => { const c = document.querySelector(".lane-canvas canvas"); const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data; let n = 0; for (let i = 3; i < d.length; i += 4) if (d[i]) n++; return n; })()`);
     assert(drawn > 500, `only ${drawn} pixels of the time line are drawn`);
+    const box = await page.see(`(() => { const b = document.querySelector(".lane-canvas canvas").getBoundingClientRect(); return {x: b.x, y: b.y, width: b.width}; })()`);
+    for (let x = box.width - 2; x > 0 && (await page.see(`document.querySelector(".tip").hidden`)); x -= 8) await page.send("Input.dispatchMouseEvent", { type: "mouseMoved", x: box.x + x, y: box.y + 20 });
+    assert(/^\d\d:\d\d:\d\d\.\d{3} /.test(await page.see(text(".tip"))), "the pointer is told what is under it");
+    await page.see(`document.querySelector("select[aria-label=Kind]").value = "replicasets.apps"; document.querySelector("select[aria-label=Kind]").dispatchEvent(new Event("change"))`);
+    await page.until(`location.hash.includes("kind=replicasets.apps") && document.querySelectorAll(".lane-names button").length > 0`, "keys that a ReplicaSet woke");
     await page.see(`document.querySelector("button[aria-label='Zoom in']").click()`);
     await page.see(`[...document.querySelectorAll("button")].find((it) => it.innerText === "Copy link").click()`);
     await page.until(`location.hash.includes("end=") && location.hash.includes("length=")`, "the link has the time");
@@ -132,6 +185,7 @@ try {
     await page.open("about:blank");
     await page.open(link);
     await page.until(`${text(".story")}.includes("because:")`, "the link opens the same life");
+    assert((await page.see(`document.querySelector("button[aria-pressed=false]")?.innerText`))?.includes("Go live"), "the link shows that time, not now");
     quiet(page);
   });
 
@@ -142,9 +196,9 @@ try {
     await page.until(`${text(".tree")}.includes("Running")`, "a pod's state is shown");
     await page.see(`[...document.querySelectorAll(".tree button")].find((it) => it.innerText.includes("Foo")).click()`);
     await page.until(`${text("section:last-of-type h2")}.startsWith("foos")`, "a click opens the owner");
-    await page.until(`${text(".story")}.includes("as it was")`, "the first state is there");
+    await page.until(`${text(".history")}.includes("as it was")`, "the first state is there");
     await play("scale", 3);
-    await page.until(`${text(".story")}.includes("spec.replicas")`, "a change is shown with its field");
+    await page.until(`${text(".history")}.includes("spec.replicas") && ${text(".history")}.includes("by you")`, "a change is shown with its field and its writer");
     await page.see(`[...document.querySelectorAll(".tabs button")].find((it) => it.innerText.startsWith("Who")).click()`);
     await page.until(`${text("section:last-of-type")}.includes("spec.replicas") && ${text("section:last-of-type")}.includes("you")`, "the manager of a field is named");
     await page.see(`[...document.querySelectorAll(".tabs button")].find((it) => it.innerText === "Events").click()`);
@@ -161,12 +215,57 @@ try {
     await page.until(`!!document.querySelector("[data-kind=loop]")`, "the loop is found");
     const said = await page.see(text("[data-kind=loop]"));
     for (const word of ["stamp", "default/stamped", "configmaps", "data.lastReconcile"]) assert(said.includes(word), `${said} does not name ${word}`);
+    assert((await page.see(`document.querySelectorAll("[data-kind=hot]").length`)) === 0, "what the loop explains is said twice");
     await play("clash");
     await page.until(`${text("[data-kind=failing]")}.includes("default/clash")`, "a key that fails is found", 30_000);
+    // From there to the reconciles themselves: each is on the page soon after it began, by the server's own clock.
+    await page.click("[data-kind=loop] a[href^='#/keys']");
+    await page.until(`${text(".story")}.includes("own write")`, "its life says that its own write woke it");
+    await page.until(`${text(".story .diff")}.includes("data.lastReconcile")`, "and what it wrote");
+    const late = await undisturbed(() => page.see(`new Promise((resolve) => {
+      const known = new Set([...document.querySelectorAll(".round")].map((it) => it.dataset.key));
+      const times = [];
+      const end = performance.now() + 8000;
+      const look = () => {
+        const now = new Date();
+        for (const it of document.querySelectorAll(".round")) {
+          if (known.has(it.dataset.key) || it.dataset.key === "next") continue;
+          known.add(it.dataset.key);
+          const [h, m, s] = it.querySelector("time").innerText.split(":");
+          times.push((now.getHours() * 3600 + now.getMinutes() * 60 + now.getSeconds()) * 1000 + now.getMilliseconds() - (h * 3600 + m * 60 + s * 1) * 1000);
+        }
+        if (performance.now() < end) requestAnimationFrame(look); else resolve(times);
+      };
+      look();
+    })`), (times) => Math.max(...times));
+    assert(late.length > 50, `only ${late.length} rounds of the loop were seen`);
+    judge("from the beginning of a reconcile to its line", late);
+    const named = await page.see(`fetch("/api/findings").then((it) => it.json()).then((it) => it.findings.find((f) => f.kind === "loop"))`);
+    assert(named.writer === "stamp" && named.fields.includes("data.lastReconcile"), JSON.stringify(named));
     quiet(page);
   });
 
   await check("everything that can be played does what it says", async () => {
+    await play("loop");
+    await go("#/play", `!!document.querySelector("[data-act=pause]")`, "time can be stopped");
+    await page.click("[data-act=pause]");
+    await page.until(`document.querySelector("[data-act=pause]").innerText.includes("Go on")`, "it is paused");
+    await play("scale", 5);
+    const passed = `Number([...document.querySelectorAll(".facts div")].find((it) => it.innerText.startsWith("messages")).querySelector("dd").innerText)`;
+    await pause(600);
+    const before = await page.see(passed);
+    await pause(600);
+    assert((await page.see(passed)) === before, "something passes though it is paused");
+    await page.click("[data-act=step]");
+    await page.until(`${passed} === ${before + 1}`, "a step lets one message pass");
+    await page.click("[data-act=pause]");
+    await page.until(`${text(".ticker")}.includes("because:")`, "what follows is told beside the buttons");
+    await page.click("button[data-act=cut-watch]");
+    await page.until(`${text(".ticker")}.includes("the connection was cut")`, "a cut watch is told");
+    await page.click("button[data-act=crash]");
+    await page.until(`${text(".facts")}.includes("crashed")`, "the controller is away");
+    await page.until(`${text(".facts")}.includes("runs")`, "and back");
+    await play("loop");
     for (const [act, value] of [["pause"], ["step"], ["resume"], ["slow", 10], ["slow", 0], ["cut-watch"], ["expire-watch"], ["lose-answer"], ["scale", 2], ["delete-pod"], ["crash"]]) await play(act, value ?? null);
     await go("#/loop?stage=reflector", `${text("section.card")}.includes("foos")`, "the watches are shown");
     await page.until(`[...document.querySelectorAll("section.card tr")].some((it) => it.innerText.startsWith("foos") && it.innerText.includes("watches"))`, "the controller watches again after all that");
@@ -179,13 +278,19 @@ try {
     const report = { name: "foo::crash", faults: ["killed after POST"], violations: [{ oracle: "converges", why: ["two deployments"] }], rows: [row(0.1, true), row(0.2, false), row(0.3, true)], test: "#[test]" };
     await page.see(`(() => { const input = document.querySelector("input[type=file]"); const files = new DataTransfer(); files.items.add(new File([${JSON.stringify(JSON.stringify(report))}], "a.json")); input.files = files.files; input.dispatchEvent(new Event("change")); })()`);
     await page.until(`${text(".walk tr.now")}.includes("<b>line</b> 0.2")`, "it begins at the first difference");
+    await page.see(`[...document.querySelectorAll("button")].find((it) => it.innerText.includes("Next →")).click()`);
+    await page.until(`${text(".walk tr.now")}.includes("<b>line</b> 0.3")`, "a step goes on");
+    await page.see(`(() => { const it = document.querySelector("input[type=range]"); it.value = 0; it.dispatchEvent(new Event("input")); })()`);
+    await page.see(`[...document.querySelectorAll("button")].find((it) => it.innerText.includes("▶ Play")).click()`);
+    await page.until(`${text(".walk tr.now")}.includes("<b>line</b> 0.3") && ${text("[role=status].quiet, span.quiet[role=status]")} !== ""`, "it goes on by itself, in virtual time");
+    await page.until(`[...document.querySelectorAll("button")].some((it) => it.innerText.includes("▶ Play"))`, "and stops at the end");
     quiet(page);
   });
 
   await check("the keyboard reaches everything", async () => {
     await page.open(demo.url);
     await page.until(`document.querySelector(".status").innerText === "live"`, "the page is live");
-    for (const [key, title] of [["2", "The life of each key"], ["3", "Objects"], ["4", "Findings"], ["1", "The loop, live"]]) {
+    for (const [key, title] of [["2", "Keys"], ["3", "Objects"], ["4", "Findings"], ["5", "A cluster to play with"], ["1", "The loop"]]) {
       await page.key(key);
       await page.until(`${text("h1")} === ${JSON.stringify(title)}`, `${key} opens ${title}`);
     }
@@ -193,6 +298,18 @@ try {
     await page.until(`!!document.querySelector("input[type=search]")`, "objects");
     await page.key("/");
     await page.until(`document.activeElement.type === "search"`, "the search has the focus");
+    // A life by keyboard alone: to the first key, open it, close it.
+    await page.see("document.activeElement.blur()");
+    await page.key("2");
+    await page.until(`document.querySelectorAll(".lane-names button").length > 0`, "keys");
+    for (let n = 0; n < 40 && !(await page.see(`!!document.activeElement.closest(".lane-names")`)); n++) await page.key("Tab");
+    await page.key("Enter");
+    await page.until(`!document.querySelector(".inspector").hidden`, "Enter opens the life of a key");
+    await page.key("Escape");
+    await page.until(`document.querySelector(".inspector").hidden`, "Escape closes it");
+    await page.key("?");
+    await page.until(`document.querySelector("dialog").open`, "the keys are listed");
+    await page.key("Escape");
     quiet(page);
   });
 
@@ -274,12 +391,16 @@ try {
     await other.open(crowd.url);
     await other.until(`/100k|100\\.0k|10\\d\\.\\dk|10\\dk/.test(${text("#stage-indexer")})`, "the objects are counted", 60_000);
     await pause(6000);
-    console.log(`note the page is told ${await other.see(`/[\\d.k]+\\/s facts/.exec(document.querySelector("p.quiet").innerText)?.[0]`)}`);
+    console.log(`note the page is told ${await other.see(`/[\\d.k]+\\/s facts/.exec(document.querySelector(".ask").innerText)?.[0]`)}`);
     await other.click("#stage-indexer");
     await other.until(`document.querySelectorAll(".row").length > 10`, "rows are there");
     const frames = await other.see(`new Promise((resolve) => { const list = document.querySelector(".viewport"); const times = []; let last = performance.now(); let n = 0; const step = (now) => { times.push(now - last); last = now; list.scrollTop = (n * 7919 * 32) % (list.scrollHeight - list.clientHeight); if (++n < 120) requestAnimationFrame(step); else { times.sort((a, b) => a - b); resolve({half: times[60], most: times[114]}); } }; requestAnimationFrame(step); })`);
     console.log(`note a frame while scrolling: half within ${frames.half.toFixed(0)} ms, 95 % within ${frames.most.toFixed(0)} ms`);
     assert(frames.most < 100, `a frame took ${frames.most.toFixed(0)} ms`);
+    // Rows that are asked for are there soon: what is scrolled to can be read.
+    const rows = [];
+    for (let n = 1; n <= 10; n++) rows.push(await undisturbed(() => other.see(`new Promise((resolve, reject) => { const list = document.querySelector(".viewport"); const before = document.querySelector(".row").innerText; const begun = performance.now(); list.scrollTop = (list.scrollHeight - list.clientHeight) * ((${n} * 0.37) % 1); const look = () => { if (document.querySelector(".row")?.innerText !== before) resolve(performance.now() - begun); else if (performance.now() - begun > 5000) reject(new Error("no rows came")); else requestAnimationFrame(look); }; look(); })`)));
+    judge("from a scroll to other rows among 100,000", rows);
     await other.see(`document.querySelector(".viewport").scrollTop = 1e9`);
     await other.until(`${text(".rows")}.includes("object-099999")`, "the last one is reached");
     await other.see(`(() => { const it = document.querySelector("input[type=search]"); it.value = "object-05432"; it.dispatchEvent(new Event("input")); })()`);

@@ -35,14 +35,17 @@ const fn case(name: &'static str, rounds: u64, each: u64) -> Case {
 }
 
 /// The cases, so many rounds that the count repeats to a thousandth.
-const CASES: [Case; 10] = [
+const CASES: [Case; 13] = [
     case("list", 500, 1),
     case("event", 1000, 1),
     case("protobuf-event", 1000, 1),
     case("compact-event", 1000, 1),
+    case("heard-event", 1000, 1),
     case("decode", 200, 1),
     case("protobuf-decode", 200, 1),
     case("queue", 10_000, 1),
+    case("unheard-queue", 10_000, 1),
+    case("heard-queue", 10_000, 1),
     case("change", 300, 1),
     case("watch", 50, 64),
     case("watch-protobuf", 20, 64),

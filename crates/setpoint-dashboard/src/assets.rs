@@ -33,15 +33,18 @@ assets! {
     "/dom.js" "dom.js" SCRIPT false,
     "/words.js" "words.js" SCRIPT false,
     "/stream.js" "stream.js" SCRIPT false,
+    "/follow.js" "follow.js" SCRIPT false,
     "/list.js" "list.js" SCRIPT false,
     "/loop.js" "loop.js" SCRIPT false,
     "/stage.js" "stage.js" SCRIPT false,
     "/keys.js" "keys.js" SCRIPT false,
+    "/story.js" "story.js" SCRIPT false,
     "/lanes.js" "lanes.js" SCRIPT false,
     "/objects.js" "objects.js" SCRIPT false,
     "/fields.js" "fields.js" SCRIPT false,
     "/findings.js" "findings.js" SCRIPT false,
     "/play.js" "play.js" SCRIPT false,
+    "/transport.js" "transport.js" SCRIPT false,
     "/report.js" "report.js" SCRIPT false,
 }
 

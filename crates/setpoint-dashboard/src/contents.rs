@@ -7,11 +7,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use setpoint::{Facts, ObjectKey};
-use setpoint_env::Env;
+use setpoint_env::{Env, Later};
 use tokio::time::Instant;
 
-/// How long an order is good for: whoever scrolls sees one state, and a cache is not sorted for each window.
-const FRESH: Duration = Duration::from_secs(2);
+/// How long an order is good for, in times of what it took: sorting takes at most one part in so many of the time.
+const PART: u32 = 20;
+/// For so long at least it is good: whoever scrolls sees one state.
+const FRESH: Duration = Duration::from_millis(50);
 /// How many orders are kept.
 const MOST: usize = 4;
 
@@ -25,7 +27,8 @@ pub(crate) struct Contents {
 struct Sorted {
     id: u64,
     search: String,
-    at: Instant,
+    /// Until when it is good.
+    until: Instant,
     total: usize,
     keys: Arc<[ObjectKey]>,
 }
@@ -47,7 +50,7 @@ impl Contents {
     fn sorted(&self, id: u64, search: &str) -> Option<(usize, Arc<[ObjectKey]>)> {
         let now = self.env.instant();
         let mut kept = self.sorted.lock();
-        kept.retain(|sorted| now.saturating_duration_since(sorted.at) < FRESH);
+        kept.retain(|sorted| now < sorted.until);
         if let Some(found) = kept.iter().find(|sorted| sorted.id == id && sorted.search == search) {
             return Some((found.total, found.keys.clone()));
         }
@@ -62,7 +65,10 @@ impl Contents {
         if kept.len() == MOST {
             kept.pop_front();
         }
-        kept.push_back(Sorted { id, search: search.to_owned(), at: now, total, keys: keys.clone() });
+        let end = self.env.instant();
+        let fresh = end.saturating_duration_since(now).saturating_mul(PART).max(FRESH);
+        let until = end.later(fresh);
+        kept.push_back(Sorted { id, search: search.to_owned(), until, total, keys: keys.clone() });
         Some((total, keys))
     }
 }

@@ -188,7 +188,13 @@ impl Findings {
 
     /// All that was found, what goes on and the worst first.
     pub(crate) fn all(&self, now: Timestamp, tally: &Tally) -> Vec<Finding> {
-        let mut all: Vec<Finding> = self.found.iter().map(|(_, finding)| finding.at(now)).collect();
+        let is_loop = |(_, controller, key): &(Kind, Name, ObjectKey)| {
+            let found = self.found.peek(&(Kind::Loop, controller.clone(), key.clone()));
+            found.is_some_and(|found| !found.at(now).is_over)
+        };
+        // A key that triggers itself is hot for that reason: it is said once.
+        let found = self.found.iter().filter(|(place, _)| place.0 != Kind::Hot || !is_loop(place));
+        let mut all: Vec<Finding> = found.map(|(_, finding)| finding.at(now)).collect();
         all.extend(tally.caches().filter_map(|(name, cache)| {
             let object = name.namespace.as_ref().map(|namespace| ObjectKey::from(&**namespace));
             Some(Finding { resource: Some(name.resource.clone()), object, ..lag(cache, now)? })
@@ -347,6 +353,8 @@ mod tests {
         assert_eq!(all[0].fields, ["data.last"]);
         assert_eq!(all[0].writer, Some("stamp-manager".into()));
         assert_eq!(heard.kinds(60_000), [(Kind::Loop, true)]);
+        (0..20).for_each(|n| heard.start(5 + n, Reason::new(Cause::Resync)));
+        assert_eq!(heard.kinds(30), [(Kind::Loop, false)], "that it is hot is said by the loop");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The last facts, for pages that open later, come back, or are slow.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
@@ -59,8 +59,9 @@ impl History {
         self.end.saturating_sub(self.facts.len() as u64)
     }
 
-    /// The facts from number `from` on that are wanted, at most `most`. If there are more, whole keys are left out, so that
-    /// what is told of a key is complete; facts that are about no key, and what went wrong, go first.
+    /// The facts from number `from` on that are wanted, at most `most`. If there are more, the busiest keys give up their
+    /// oldest ones, and then whole keys are left out, so that what is told of a key has no holes; facts that are about no
+    /// key, and what went wrong, go first.
     pub(crate) fn sample(&self, from: u64, filter: &Filter, most: usize) -> Sample {
         let start = self.start();
         let skip = usize::try_from(from.saturating_sub(start)).unwrap_or(usize::MAX);
@@ -73,26 +74,51 @@ impl History {
     }
 }
 
+/// Of a key that is busier than all others together, at most this part is shown, if there are others.
+const PART: usize = 8;
+
 fn choose(wanted: &[&Arc<Fact>], most: usize) -> Vec<Arc<Fact>> {
     if wanted.len() <= most {
         return wanted.iter().map(|fact| Arc::clone(fact)).collect();
     }
+    let mut hashed: Vec<(&Arc<Fact>, u64)> = wanted.iter().map(|fact| (*fact, hash_of(fact))).collect();
+    keep_newest_of_each(&mut hashed, most);
+    let weighty = hashed.iter().filter(|(fact, _)| is_weighty(fact)).count();
     // Chances halve until what is left fits; the same key is in or out in every sample of the same chance.
-    let weighty = wanted.iter().filter(|fact| is_weighty(fact)).count();
-    let hashes: Vec<u64> = wanted.iter().map(|fact| hash_of(fact)).collect();
-    for shift in 1..64 {
+    for shift in 0..64 {
         let is_in = |hash: u64| hash.trailing_zeros() >= shift;
-        let plain = wanted.iter().zip(&hashes).filter(|(fact, hash)| !is_weighty(fact) && is_in(**hash));
-        if weighty + plain.count() <= most {
-            let kept = wanted.iter().zip(&hashes).filter(|(fact, hash)| is_weighty(fact) || is_in(**hash));
+        let plain = hashed.iter().filter(|(fact, hash)| !is_weighty(fact) && is_in(*hash)).count();
+        if plain > 0 && weighty + plain <= most {
+            let kept = hashed.iter().filter(|(fact, hash)| is_weighty(fact) || is_in(*hash));
             return kept.map(|(fact, _)| Arc::clone(fact)).collect();
         }
     }
-    // So much went wrong that not even that fits: the newest.
-    let newest = wanted.iter().rev().filter(|fact| is_weighty(fact)).take(most);
-    let mut newest: Vec<_> = newest.map(|fact| Arc::clone(fact)).collect();
-    newest.reverse();
-    newest
+    // No key fits as a whole, or so much went wrong that not even that fits: the newest, what went wrong first.
+    let mut newest: Vec<&Arc<Fact>> = hashed.iter().rev().map(|(fact, _)| *fact).collect();
+    newest.sort_by_key(|fact| !is_weighty(fact));
+    newest.truncate(most);
+    newest.sort_by_key(|fact| fact.number);
+    newest.into_iter().map(Arc::clone).collect()
+}
+
+/// Leaves out the oldest facts of keys that are so busy that there would be no room for others.
+fn keep_newest_of_each(facts: &mut Vec<(&Arc<Fact>, u64)>, most: usize) {
+    let mut counts: HashMap<u64, usize> = HashMap::new();
+    for (fact, hash) in &*facts {
+        if subject::of(&fact.event).is_some() {
+            *counts.entry(*hash).or_default() += 1;
+        }
+    }
+    let each = most / counts.len().clamp(1, PART);
+    facts.retain(|(fact, hash)| {
+        if is_weighty(fact) {
+            return true;
+        }
+        let Some(left) = counts.get_mut(hash) else { return true };
+        let is_kept = *left <= each;
+        *left -= 1;
+        is_kept
+    });
 }
 
 /// Whether a fact is shown before others.
@@ -177,6 +203,31 @@ mod tests {
         assert!(!by_key.is_empty() && by_key.values().all(|count| *count == 30), "{by_key:?}");
         assert_eq!(sample.facts.iter().filter(|fact| is_weighty(fact)).count(), 10);
         assert!(sample.facts.is_sorted_by_key(|fact| fact.number));
+    }
+
+    #[test]
+    fn a_key_that_is_busier_than_all_others_does_not_hide_them() {
+        let mut history = History::new(usize::MAX, usize::MAX);
+        (0..20).for_each(|n| history.push(started(n, &format!("default/quiet-{n}"))));
+        (20..5000).for_each(|n| history.push(started(n, "default/loop")));
+        let sample = history.sample(0, &Filter::default(), 800);
+        let of = |key: &str| {
+            let is_of =
+                |fact: &&Arc<Fact>| subject::of(&fact.event).is_some_and(|(_, k)| k.name().starts_with(key));
+            sample.facts.iter().filter(is_of).map(|fact| fact.number).collect::<Vec<_>>()
+        };
+        assert_eq!(of("quiet").len(), 20);
+        assert_eq!(of("loop"), (4900..5000).collect::<Vec<_>>(), "its newest, without a hole");
+        assert_eq!(sample.facts.len() as u64 + sample.left_out, 5000);
+    }
+
+    #[test]
+    fn of_one_key_alone_the_newest_are_shown() {
+        let mut history = History::new(usize::MAX, usize::MAX);
+        (0..5000).for_each(|n| history.push(started(n, "default/loop")));
+        let filter = Filter { key: "loop".into(), ..Filter::default() };
+        let sample = history.sample(0, &filter, 3000);
+        assert_eq!((sample.facts.len(), sample.facts[0].number, sample.left_out), (3000, 2000, 2000));
     }
 
     #[test]

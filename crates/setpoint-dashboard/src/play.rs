@@ -26,6 +26,8 @@ pub struct Scene {
     pub slow_ms: u64,
     /// How things are: a name and a value each.
     pub status: Vec<(String, String)>,
+    /// The controllers that are played with: what they do is told beside the buttons.
+    pub controllers: Vec<String>,
 }
 
 /// Something that can be done.

@@ -29,13 +29,13 @@ const links = new Map(VIEWS.map((view) => [view.name, h("a", { href: `#/${view.n
 put(/** @type {Element} */ (document.getElementById("nav")), [...links.values()]);
 
 const status = h("span", { class: "status", role: "status", "data-is": "connecting" }, "connecting");
-const theme = h("button", { onclick: turnTheme, title: "Light, dark, or as the system has it" }, "Theme");
+const theme = h("button", { onclick: turnTheme });
 const help = h("button", { onclick: () => keys.showModal(), "aria-label": "Keyboard shortcuts" }, "?");
 put(/** @type {Element} */ (document.getElementById("tools")), status, theme, help);
 const keys = h("dialog", { "aria-label": "Keyboard shortcuts" },
   h("h2", {}, "Keyboard"),
   h("ul", {}, VIEWS.map((view, n) => h("li", {}, h("kbd", {}, n + 1), ` ${view.label}`)),
-    h("li", {}, h("kbd", {}, "/"), " search"), h("li", {}, h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " ", h("kbd", {}, "+"), " ", h("kbd", {}, "−"), " move and zoom the time line"), h("li", {}, h("kbd", {}, "?"), " this list")),
+    h("li", {}, h("kbd", {}, "/"), " search"), h("li", {}, h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " ", h("kbd", {}, "+"), " ", h("kbd", {}, "−"), " move and zoom the time line of keys"), h("li", {}, h("kbd", {}, "Esc"), " closes the story of a key"), h("li", {}, h("kbd", {}, "?"), " this list")),
   h("form", { method: "dialog" }, h("button", {}, "Close")));
 document.body.append(keys);
 
@@ -53,6 +53,7 @@ function route() {
     put(main, next.element);
     shown = next;
     document.title = `${view.label} · Setpoint`;
+    scrollTo(0, 0);
   }
   next.show(new URLSearchParams(query));
 }
@@ -72,7 +73,10 @@ function turnTheme() {
 function setTheme(name) {
   if (name) document.documentElement.dataset.theme = name;
   else delete document.documentElement.dataset.theme;
-  theme.textContent = name === "dark" ? "Dark" : name === "light" ? "Light" : "Theme";
+  const [sign, words] = name === "dark" ? ["☾", "dark"] : name === "light" ? ["☀", "light"] : ["◐", "as the system has it"];
+  say(theme, sign);
+  theme.title = `Theme: ${words}`;
+  theme.setAttribute("aria-label", theme.title);
   window.dispatchEvent(new Event("themechange"));
 }
 

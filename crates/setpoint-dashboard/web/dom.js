@@ -11,7 +11,8 @@ const SVG = "http://www.w3.org/2000/svg";
 function fill(element, props, children) {
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    // As properties, so that they can be handed on: see patch.
+    if (name.startsWith("on")) /** @type {any} */ (element)[name] = value;
     else if (name === "value" || name === "checked" || name === "selected" || name === "disabled" || name === "hidden") {
       /** @type {any} */ (element)[name] = value;
     } else element.setAttribute(name, value === true ? "" : String(value));
@@ -51,6 +52,41 @@ export function s(tag, props = {}, ...children) {
 /** Puts children in the place of what is there. @param {Element} element @param {...(Child | Child[])} children */
 export function put(element, ...children) {
   element.replaceChildren(...nodes(children));
+}
+
+const HANDLERS = ["onclick", "onchange", "oninput", "onkeydown"];
+
+/**
+ * Makes what is there like the children, and leaves alone what is like them already: who has the focus keeps it, a selection stays, and a
+ * click in the middle of it arrives. Children with the same `data-key` are the same. It is for what nobody else keeps: put is for the rest.
+ * @param {Element} element @param {...(Child | Child[])} children
+ */
+export function patch(element, ...children) {
+  const wanted = nodes(children).map((it) => (typeof it === "string" ? document.createTextNode(it) : it));
+  const key = (/** @type {Node} */ node) => (node instanceof HTMLElement ? node.dataset.key : undefined);
+  /** @type {Map<string | undefined, Node>} */
+  const keyed = new Map([...element.childNodes].filter(key).map((node) => [key(node), node]));
+  wanted.forEach((node, n) => {
+    const at = element.childNodes[n] ?? null;
+    const there = key(node) ? keyed.get(key(node)) : at && !key(at) ? at : undefined;
+    if (!there || !become(there, node)) element.insertBefore(node, at);
+    else if (there !== at) element.insertBefore(there, at);
+  });
+  while (element.childNodes.length > wanted.length) element.lastChild?.remove();
+}
+
+/** Makes one node like another, if it is of the same kind. @param {Node} there @param {Node} node */
+function become(there, node) {
+  if (there.nodeName !== node.nodeName) return false;
+  if (!(there instanceof Element && node instanceof Element)) {
+    if (there.nodeValue !== node.nodeValue) there.nodeValue = node.nodeValue;
+    return true;
+  }
+  for (const { name } of [...there.attributes]) if (name !== "style" && !node.hasAttribute(name)) there.removeAttribute(name);
+  for (const { name, value } of node.attributes) if (there.getAttribute(name) !== value) there.setAttribute(name, value);
+  for (const name of HANDLERS) /** @type {any} */ (there)[name] = /** @type {any} */ (node)[name];
+  patch(there, [...node.childNodes]);
+  return true;
 }
 
 /** Sets a text if it is another one: screen readers and selections are left alone. @param {Element} element @param {string} text */

@@ -1,17 +1,23 @@
 // The life of each key: event, reasons, wait, reconcile, writes, hold, seen.
 
-import { h, put, say } from "./dom.js";
+import { h, patch, put, say } from "./dom.js";
 import { Lives, ROW, colours, drawLife, sharp, ticks } from "./lanes.js";
+import { story } from "./story.js";
 import { clock, count, some, tell } from "./words.js";
 
 /** How many lanes are shown at first. */
-const LANES = 25;
+const LANES = 20;
 /** How much time is shown at first, and within which bounds. */
 const SHOWN = 30_000;
 const SHORTEST = 20;
 const LONGEST = 30 * 60_000;
 /** How often the order of lanes may change. */
 const ORDER_EVERY = 2000;
+/** How often the time line moves on though nothing happens. */
+const MOVE_EVERY = 60;
+const AXIS = 30;
+/** How near the pointer has to be to what is told of. */
+const NEAR = 10;
 
 export class KeysView {
   /** @param {import("./stream.js").Stream} stream */
@@ -27,12 +33,14 @@ export class KeysView {
     this.ordered = 0;
     this.selected = "";
     this.told = "";
-    this.known = "";
     this.dirty = true;
     this.frame = 0;
     for (const fact of stream.facts) this.lives.hear(fact);
     stream.addEventListener("facts", (event) => {
+      const before = this.lives.all.size;
       for (const fact of /** @type {CustomEvent} */ (event).detail) this.lives.hear(fact);
+      // A key that is new is shown at once.
+      if (this.lives.all.size !== before) this.ordered = 0;
       this.dirty = true;
     });
     stream.addEventListener("reset", () => {
@@ -46,35 +54,39 @@ export class KeysView {
   }
 
   make() {
-    const change = () => this.go();
-    this.controller = h("select", { "aria-label": "Controller", onchange: change }, h("option", { value: "" }, "every controller"));
-    this.namespace = h("input", { type: "search", placeholder: "namespace", "aria-label": "Namespace", size: "12", onchange: change });
-    this.key = h("input", { type: "search", placeholder: "part of a key", "aria-label": "Key", size: "18", onchange: change });
-    this.outcome = h("select", { "aria-label": "Outcome", onchange: () => { this.ordered = 0; change(); } },
-      h("option", { value: "" }, "any outcome"), h("option", { value: "failed" }, "failed"), h("option", { value: "loop" }, "loops"), h("option", { value: "writes" }, "wrote something"));
-    this.sort = h("select", { "aria-label": "Order", onchange: () => { this.ordered = 0; change(); } },
-      h("option", { value: "" }, "latest first"), h("option", { value: "busiest" }, "busiest first"), h("option", { value: "name" }, "by name"));
-    this.live = h("button", { "aria-pressed": "true", onclick: () => this.stop(this.end === null ? this.stream.now() : null) }, "Live");
-    const zoom = h("span", { role: "group", "aria-label": "Time line" },
-      h("button", { title: "Earlier", "aria-label": "Earlier", onclick: () => this.pan(-0.5) }, "←"), h("button", { title: "Later", "aria-label": "Later", onclick: () => this.pan(0.5) }, "→"),
-      h("button", { title: "Shorter time", "aria-label": "Zoom in", onclick: () => this.zoom(0.5) }, "+"), h("button", { title: "Longer time", "aria-label": "Zoom out", onclick: () => this.zoom(2) }, "−"));
+    const change = () => { this.ordered = 0; this.go(); };
+    const choice = (/** @type {string} */ label, /** @type {string[][]} */ options) => h("select", { "aria-label": label, onchange: change }, options.map(([value, text]) => h("option", { value }, text)));
+    this.controller = choice("Controller", [["", "every controller"]]);
+    this.kind = choice("Kind", [["", "any kind"]]);
+    this.namespace = h("input", { type: "search", placeholder: "namespace", "aria-label": "Namespace", onchange: change });
+    this.key = h("input", { type: "search", placeholder: "part of a key", "aria-label": "Key", onchange: change });
+    this.outcome = choice("Outcome", [["", "any outcome"], ["failed", "failed"], ["loop", "loops"], ["writes", "wrote something"]]);
+    this.sort = choice("Order", [["", "latest first"], ["busiest", "busiest first"], ["name", "by name"]]);
+    this.live = h("button", { "aria-pressed": "true", onclick: () => this.stop(this.end === null ? this.stream.now() : null) }, "● Live");
+    const tool = (/** @type {string} */ label, /** @type {string} */ sign, /** @type {() => void} */ act) => h("button", { title: label, "aria-label": label, onclick: act }, sign);
+    const zoom = h("span", { class: "joined", role: "group", "aria-label": "Time line" },
+      tool("Earlier", "←", () => this.pan(-0.5)), tool("Later", "→", () => this.pan(0.5)), tool("Zoom in", "+", () => this.zoom(0.5)), tool("Zoom out", "−", () => this.zoom(2)));
     const share = h("button", { onclick: () => this.share(share) }, "Copy link");
-    this.summary = h("span", { class: "quiet" });
+    this.summary = h("p", { class: "ask" });
     this.axis = h("canvas", { class: "axis", "aria-hidden": "true" });
     this.names = h("div", { class: "lane-names" });
     this.canvas = h("canvas", { "aria-hidden": "true" });
-    this.field = h("div", { class: "lane-canvas" }, this.canvas);
+    this.tip = h("div", { class: "tip", hidden: true });
+    this.field = h("div", { class: "lane-canvas" }, this.canvas, this.tip);
     this.more = h("button", { hidden: true, onclick: () => { this.lanes += LANES; this.ordered = 0; this.dirty = true; } }, "Show more keys");
-    this.corner = h("div", { class: "corner" }, "key, reconciles");
-    this.detail = h("section", { class: "card", hidden: true });
-    this.detail.style.marginTop = "1rem";
+    this.detail = h("section", { class: "card inspector", hidden: true });
+    this.title = h("h2", {});
+    this.counts = h("p", { class: "quiet" });
+    this.list = h("ol", { class: "story", tabindex: "0", "aria-label": "What happened to it, newest first" });
+    put(this.detail, h("div", { class: "panel-head" }, h("div", {}, this.title, this.counts), h("button", { onclick: () => this.choose(this.lives.all.get(this.selected)) }, "Close")), this.list);
     this.hear();
-    const element = h("div", { onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event) },
-      h("div", { class: "bar" }, h("h1", {}, "The life of each key"), this.summary),
-      h("div", { class: "bar" }, this.controller, this.namespace, this.key, this.outcome, this.sort, this.live, zoom, share),
-      h("div", { class: "lanes" }, this.corner, this.axis, this.names, this.field),
-      h("p", {}, this.more), this.legend(), this.detail);
-    return element;
+    this.body = h("div", { class: "lives" },
+      h("div", {}, h("div", { class: "lanes" }, h("div", { class: "corner" }, h("span", {}, "key"), h("span", { title: "How often it was reconciled" }, "times")), this.axis, this.names, this.field), this.more, this.legend()),
+      this.detail);
+    return h("div", { onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event) },
+      h("div", { class: "head" }, h("div", {}, h("h1", {}, "Keys"), this.summary), h("div", { class: "bar" }, this.live, zoom, share)),
+      h("div", { class: "bar spread" }, h("div", { class: "filters" }, this.controller, this.kind, this.namespace, this.key, this.outcome, this.sort)),
+      this.body);
   }
 
   hear() {
@@ -82,7 +94,7 @@ export class KeysView {
       if (!event.ctrlKey && !event.shiftKey) return;
       event.preventDefault();
       const box = this.canvas.getBoundingClientRect();
-      this.zoom(event.deltaY > 0 ? 1.25 : 0.8, (event.clientX - box.left) / box.width);
+      this.zoom((event.deltaY || event.deltaX) > 0 ? 1.25 : 0.8, (event.clientX - box.left) / box.width);
     }, { passive: false });
     this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
       const [start, x] = [this.end ?? this.stream.now(), event.clientX];
@@ -96,19 +108,39 @@ export class KeysView {
         if (Math.abs(it.clientX - x) <= 3) this.choose(this.order[Math.floor(it.offsetY / ROW)]);
       }, { once: true });
     });
+    this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.point(event.offsetX, event.offsetY));
+    this.canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
+  }
+
+  /** Tells what is under the pointer. @param {number} x @param {number} y */
+  point(x, y) {
+    const life = this.order[Math.floor(y / ROW)];
+    const width = this.field.clientWidth;
+    const end = this.end ?? this.stream.now();
+    const place = (/** @type {any} */ fact) => ((fact.ms - end + this.length) / this.length) * width;
+    const told = (life?.facts ?? []).filter((/** @type {any} */ fact) => fact.event.type !== "phase");
+    let best = null;
+    for (const fact of told) if (Math.abs(place(fact) - x) <= (best ? Math.abs(place(best) - x) : NEAR)) best = fact;
+    this.tip.hidden = !best;
+    if (!best) return;
+    const { stage, text } = tell(best.event);
+    say(this.tip, `${clock(best.ms)}  ${stage}: ${text}`);
+    this.tip.style.left = x < width / 2 ? `${x + 12}px` : "auto";
+    this.tip.style.right = x < width / 2 ? "auto" : `${width - x + 12}px`;
+    this.tip.style.top = `${Math.max(0, y + 14)}px`;
   }
 
   /** @param {URLSearchParams} query */
   show(query) {
     const text = (/** @type {string} */ name) => query.get(name) ?? "";
-    this.fillControllers(text("controller"));
+    this.fill(text("controller"), text("kind"));
     this.namespace.value = text("namespace");
     this.key.value = text("key");
     this.outcome.value = text("outcome");
     this.sort.value = text("sort");
     this.selected = text("open");
-    if (query.has("end")) this.end = Number(query.get("end"));
     if (query.has("length")) this.length = Math.min(LONGEST, Math.max(SHORTEST, Number(query.get("length")) || SHOWN));
+    if (query.has("end")) this.stop(Number(query.get("end")) || null);
     this.stream.narrow({ controller: text("controller"), namespace: text("namespace"), key: text("key") });
     this.ordered = 0;
     this.dirty = true;
@@ -119,26 +151,31 @@ export class KeysView {
   hide() {
     cancelAnimationFrame(this.frame ?? 0);
     this.frame = 0;
+    this.tip.hidden = true;
     this.stream.narrow({ controller: "", namespace: "", key: "" });
   }
 
-  /** @param {string} chosen */
-  fillControllers(chosen) {
-    const names = new Set((this.stream.state?.queues ?? []).map((/** @type {any} */ it) => it.queue));
-    for (const it of this.stream.state?.totals.controllers ?? []) names.add(it.controller);
-    if (chosen) names.add(chosen);
-    const key = [...names].sort().join();
-    if (this.known !== key) {
-      this.known = key;
-      put(this.controller, h("option", { value: "" }, "every controller"), [...names].sort().map((name) => h("option", { value: name }, name)));
-    }
-    this.controller.value = chosen;
+  /** What can be chosen from. @param {string} controller @param {string} kind */
+  fill(controller, kind) {
+    const controllers = new Set((this.stream.state?.queues ?? []).map((/** @type {any} */ it) => it.queue));
+    for (const it of this.stream.state?.totals.controllers ?? []) controllers.add(it.controller);
+    const kinds = new Set((this.stream.state?.caches ?? []).map((/** @type {any} */ it) => it.resource));
+    const options = (/** @type {HTMLSelectElement} */ select, /** @type {Set<string>} */ all, /** @type {string} */ chosen) => {
+      if (chosen) all.add(chosen);
+      const sorted = [...all].sort();
+      // Replacing the options would close a list that is open.
+      if (select.options.length !== sorted.length + 1) put(select, select.options[0], sorted.map((name) => h("option", { value: name }, name)));
+      if (select.value !== chosen) select.value = chosen;
+    };
+    options(this.controller, controllers, controller);
+    options(this.kind, kinds, kind);
   }
 
   query() {
     const query = new URLSearchParams();
     const set = (/** @type {string} */ name, /** @type {string} */ value) => value && query.set(name, value);
     set("controller", this.controller.value);
+    set("kind", this.kind.value);
     set("namespace", this.namespace.value.trim());
     set("key", this.key.value.trim());
     set("outcome", this.outcome.value);
@@ -171,7 +208,7 @@ export class KeysView {
   stop(end) {
     this.end = end === null || end >= this.stream.now() + this.length ? null : end;
     this.live.setAttribute("aria-pressed", String(this.end === null));
-    this.live.textContent = this.end === null ? "Live" : "Paused; go live";
+    say(this.live, this.end === null ? "● Live" : "▶ Go live");
     this.dirty = true;
   }
 
@@ -190,11 +227,12 @@ export class KeysView {
 
   /** @param {KeyboardEvent} event */
   press(event) {
-    if (/** @type {HTMLElement} */ (event.target).closest("input, select") || event.ctrlKey || event.metaKey) return;
+    if (/** @type {HTMLElement} */ (event.target).closest("input, select, .story") || event.ctrlKey || event.metaKey) return;
     if (event.key === "ArrowLeft") this.pan(-0.25);
     else if (event.key === "ArrowRight") this.pan(0.25);
     else if (event.key === "+" || event.key === "=") this.zoom(0.5);
     else if (event.key === "-") this.zoom(2);
+    else if (event.key === "Escape" && this.selected) this.choose(this.lives.all.get(this.selected));
     else return;
     event.preventDefault();
   }
@@ -202,51 +240,48 @@ export class KeysView {
   /** @param {any} life */
   choose(life) {
     if (!life) return;
-    const id = `${life.controller}\n${life.key}`;
+    const id = idOf(life);
     this.selected = this.selected === id ? "" : id;
-    this.told = "";
-    this.ordered = 0;
     this.go();
   }
 
   tick() {
     this.frame = requestAnimationFrame((time) => {
-      if (this.dirty || this.end === null) {
-        if (time - (this.drawn ?? 0) > 60) {
-          this.drawn = time;
-          this.dirty = false;
-          this.draw();
-        }
+      // What is new is drawn at once; a time line that only moves on need not move with every frame.
+      if (this.dirty || (this.end === null && time - (this.drawn ?? 0) > MOVE_EVERY)) {
+        this.drawn = time;
+        this.dirty = false;
+        this.draw();
       }
       this.tick();
     });
   }
 
   sorted() {
-    const outcome = this.outcome.value;
-    const key = this.key.value.trim();
+    const [outcome, kind, namespace, key] = [this.outcome.value, this.kind.value, this.namespace.value.trim(), this.key.value.trim()];
     const fits = (/** @type {any} */ life) => (!this.controller.value || life.controller === this.controller.value) && (!key || life.key.includes(key)) &&
+      (!namespace || life.key.startsWith(`${namespace}/`)) && (!kind || life.kinds.has(kind)) &&
       (!outcome || (outcome === "failed" ? life.failures > 0 : outcome === "loop" ? life.loops > 0 : life.writes > 0));
     const all = [...this.lives.all.values()].filter(fits);
     const by = /** @type {Record<string, (a: any, b: any) => number>} */ ({
       "": (a, b) => b.last - a.last, busiest: (a, b) => b.reconciles - a.reconciles || b.last - a.last,
       name: (a, b) => (a.controller + a.key < b.controller + b.key ? -1 : 1),
     });
-    return all.sort(by[this.sort.value]);
+    return all.sort(by[this.sort.value] ?? by[""]);
   }
 
   draw() {
     const now = this.stream.now();
-    if (now - this.ordered > ORDER_EVERY && !this.names.matches(":hover, :focus-within")) {
+    if (now - this.ordered > ORDER_EVERY && (this.ordered === 0 || !this.names.matches(":hover, :focus-within"))) {
       this.ordered = now;
-      this.fillControllers(this.controller.value);
+      this.fill(this.controller.value, this.kind.value);
       const all = this.sorted();
       this.order = all.slice(0, this.lanes);
       this.more.hidden = all.length <= this.lanes;
       const left = this.stream.leftOut ? `; ${count(this.stream.leftOut)} facts left out, narrow it down to see all` : "";
-      say(this.summary, `${some(all.length, "key")}${left}`);
-      this.drawNames();
+      say(this.summary, `Why each was reconciled, and what came of it. ${some(all.length, "key")}${left}.`);
     }
+    this.drawNames();
     const end = this.end ?? now;
     const start = end - this.length;
     const width = this.field.clientWidth;
@@ -260,9 +295,11 @@ export class KeysView {
       at.beginPath(); at.moveTo(x(tick), 0); at.lineTo(x(tick), this.order.length * ROW); at.stroke();
     }
     this.order.forEach((life, n) => {
-      at.strokeStyle = ink.line;
-      at.lineWidth = 1;
-      at.beginPath(); at.moveTo(0, (n + 1) * ROW - 0.5); at.lineTo(width, (n + 1) * ROW - 0.5); at.stroke();
+      if (n < this.order.length - 1) {
+        at.strokeStyle = ink.line;
+        at.lineWidth = 1;
+        at.beginPath(); at.moveTo(0, (n + 1) * ROW - 0.5); at.lineTo(width, (n + 1) * ROW - 0.5); at.stroke();
+      }
       drawLife(at, life, n * ROW, x, width, now, ink);
     });
     this.tellStory();
@@ -270,21 +307,21 @@ export class KeysView {
 
   /** @param {number} start @param {number} end @param {number} width @param {(ms: number) => number} x @param {any} ink */
   drawAxis(start, end, width, x, ink) {
-    const at = sharp(this.axis, width, 26);
+    const at = sharp(this.axis, width, AXIS);
     at.fillStyle = ink.quiet;
-    at.font = "12px system-ui, sans-serif";
+    at.font = `12px ${getComputedStyle(document.body).fontFamily}`;
     const { step, at: moments } = ticks(start, end, Math.max(2, width / 110));
-    for (const ms of moments) at.fillText(step < 1000 ? clock(ms).slice(3) : clock(ms).slice(0, 8), x(ms) + 3, 17);
+    for (const ms of moments) at.fillText(step < 1000 ? clock(ms).slice(3) : clock(ms).slice(0, 8), x(ms) + 4, 19);
   }
 
   drawNames() {
-    put(this.names, this.order.map((life) => {
-      const id = `${life.controller}\n${life.key}`;
+    patch(this.names, this.order.map((life) => {
+      const id = idOf(life);
       const slash = life.key.indexOf("/");
       const [namespace, name] = [life.key.slice(0, Math.max(0, slash)), life.key.slice(slash + 1)];
       const bad = life.loops ? "↻ loops" : life.failures ? `✕ ${life.failures}` : "";
-      return h("button", { "aria-pressed": String(id === this.selected), title: `${life.controller}: ${life.key}`, onclick: () => this.choose(life) },
-        h("span", { class: "k" }, name, h("small", {}, [namespace, life.controller].filter(Boolean).join(" · "))), bad && h("span", { class: "bad" }, bad), h("span", { class: "c" }, count(life.reconciles)));
+      return h("button", { "data-key": id, "aria-pressed": String(id === this.selected), title: `${life.controller}: ${life.key}`, onclick: () => this.choose(life) },
+        h("span", { class: "k" }, name, h("small", {}, [life.controller, namespace].filter(Boolean).join(" · "))), bad && h("span", { class: "tag bad" }, bad), h("span", { class: "c" }, count(life.reconciles)));
     }), this.order.length === 0 && h("p", { class: "empty" }, "No key has moved yet."));
   }
 
@@ -292,22 +329,14 @@ export class KeysView {
   tellStory() {
     const life = this.lives.all.get(this.selected);
     this.detail.hidden = !life;
+    this.body.classList.toggle("open", !!life);
     if (!life) return;
-    const told = `${this.selected} ${life.facts.length} ${life.last}`;
-    if (told === this.told || String(document.getSelection()) !== "") return;
+    const told = `${this.selected} ${life.facts.length} ${life.last} ${life.facts.at(-1)?.number}`;
+    if (told === this.told) return;
     this.told = told;
-    const facts = life.facts.filter((/** @type {any} */ fact) => fact.event.type !== "phase" || ["queued", "held", "heldDirty"].includes(fact.event.phase)).slice(-150).reverse();
-    const list = this.detail.querySelector(".story");
-    const top = list?.scrollTop ?? 0;
-    const story = h("ol", { class: "story", tabindex: "0", "aria-label": "What happened to it" }, facts.map((/** @type {any} */ fact) => {
-      const { stage, text, isBad } = tell(fact.event);
-      return h("li", { class: [isBad && "bad", fact.event.type === "reconcileStarted" && "first"].filter(Boolean).join(" ") },
-        h("time", {}, clock(fact.ms)), h("span", { class: `tag${isBad ? " bad" : ""}` }, stage), h("span", { class: "what" }, text), fact.event.changed?.length > 0 && changes(fact.event.changed));
-    }));
-    put(this.detail,
-      h("div", { class: "panel-head" }, h("h2", {}, `${life.key}, by ${life.controller}`), h("span", { class: "quiet" }, `${some(life.reconciles, "reconcile")}, ${some(life.failures, "failure")}, ${some(life.writes, "write")}; newest first`),
-        h("button", { onclick: () => this.choose(life) }, "Close")), story);
-    story.scrollTop = top;
+    say(this.title, life.key);
+    say(this.counts, `by ${life.controller}: ${some(life.reconciles, "reconcile")}, ${some(life.failures, "failure")}, ${some(life.writes, "write")}. Newest first.`);
+    patch(this.list, story(life));
   }
 
   legend() {
@@ -318,26 +347,23 @@ export class KeysView {
     };
     const piece = (/** @type {string} */ is, isBad = false) => ({ pieces: [{ is, from: 4, to: isBad ? 12 : 22, isBad }], marks: [] });
     const mark = (/** @type {string} */ is) => ({ pieces: [], marks: [{ is, at: 13 }] });
-    const legend = h("div", { class: "legend", role: "note" }, one("event", mark("event")), one("its own write came back", mark("own")), one("ready, waits for a worker", piece("queue")), one("reconcile", piece("run")), one("failed", piece("run", true)),
-      one("write", mark("write")), one("write that changed nothing", mark("nothing")), one("write refused or lost", mark("refused")), one("held until its writes are seen", piece("hold")), one("waits for its time", piece("wait")),
-      h("span", {}, "Drag to move; Ctrl and wheel, or + and −, to zoom."));
+    const legend = h("div", { class: "legend", role: "note" }, one("event", mark("event")), one("its own write came back", mark("own")), one("waits for a worker", piece("queue")), one("reconcile", piece("run")), one("failed", piece("run", true)),
+      one("write", mark("write")), one("changed nothing", mark("nothing")), one("refused or lost", mark("refused")), one("held until its writes are seen", piece("hold")), one("waits for its time", piece("wait")));
     const draw = () => {
       for (const { canvas, life } of this.samples ?? []) {
         const at = sharp(canvas, 26, 16);
         at.save();
-        at.translate(0, life.marks.length && ["event", "own"].includes(life.marks[0].is) ? 2 : life.marks.length ? 8 - ROW + 7 : 8 - ROW / 2);
+        at.translate(0, life.marks.length && ["event", "own"].includes(life.marks[0].is) ? 0 : life.marks.length ? 8 - ROW + 9 : 8 - ROW / 2);
         drawLife(at, life, 0, (ms) => ms, 26, 0, colours());
         at.restore();
       }
     };
     window.addEventListener("themechange", draw);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
     requestAnimationFrame(draw);
     return legend;
   }
 }
 
-/** Fields that were changed, before and after. @param {any[]} changed */
-export function changes(changed) {
-  return h("div", { class: "diff" }, changed.map((it) => h("div", {}, h("span", { class: "p mono" }, it.path), it.before !== null && it.before !== undefined && h("del", { class: "mono" }, it.before), it.after !== null && it.after !== undefined && h("ins", { class: "mono" }, it.after))));
-}
-
+/** @param {any} life */
+const idOf = (life) => `${life.controller}\n${life.key}`;

@@ -3,7 +3,7 @@
 /**
  * @typedef {{is: string, from: number, to: number | null, isBad?: boolean, id?: number}} Piece
  * @typedef {{is: string, at: number}} Mark
- * @typedef {{controller: string, key: string, pieces: Piece[], marks: Mark[], facts: any[], last: number, first: number,
+ * @typedef {{controller: string, key: string, pieces: Piece[], marks: Mark[], facts: any[], kinds: Set<string>, last: number, first: number,
  *   reconciles: number, failures: number, loops: number, writes: number}} Life
  */
 
@@ -35,7 +35,10 @@ export class Lives {
     life.last = ms;
     keep(life.facts, fact, MOST_FACTS);
     switch (event.type) {
-      case "added": keep(life.marks, { is: event.reason.isOwnWrite ? "own" : "event", at: ms }, MOST_PIECES); break;
+      case "added":
+        keep(life.marks, { is: event.reason.isOwnWrite ? "own" : "event", at: ms }, MOST_PIECES);
+        if (event.reason.resource) life.kinds.add(event.reason.resource);
+        break;
       case "delayed": end(life, "wait", ms); begin(life, { is: "wait", from: ms, to: ms + event.delay / 1e6 }); break;
       case "phase": this.turn(life, event.phase, ms); break;
       case "held": end(life, "hold", ms); begin(life, { is: "hold", from: ms, to: null }); break;
@@ -66,7 +69,7 @@ export class Lives {
     const id = `${controller}\n${key}`;
     let life = this.all.get(id);
     if (!life) {
-      life = { controller, key, pieces: [], marks: [], facts: [], first: ms, last: ms, reconciles: 0, failures: 0, loops: 0, writes: 0 };
+      life = { controller, key, pieces: [], marks: [], facts: [], kinds: new Set(), first: ms, last: ms, reconciles: 0, failures: 0, loops: 0, writes: 0 };
     } else this.all.delete(id);
     // The last one to be heard of is the last one to be forgotten.
     this.all.set(id, life);
@@ -99,13 +102,26 @@ function endAll(life, ms) {
   for (const piece of life.pieces) if (piece.to === null || piece.to > ms) piece.to = ms;
 }
 
-export const ROW = 36;
+export const ROW = 44;
+/** Marks that are nearer than this are drawn as one. */
+const NEAR = 3;
 
-/** The colours of the theme. */
+/** @type {{text: string, quiet: string, line: string, run: string, bad: string, hold: string, wait: string, write: string} | null} */
+let ink = null;
+window.addEventListener("themechange", () => (ink = null));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (ink = null));
+
+/** The colours of the theme, as a canvas takes them. */
 export function colours() {
-  const style = getComputedStyle(document.documentElement);
-  const named = (/** @type {string} */ name) => style.getPropertyValue(`--${name}`).trim();
-  return { text: named("text"), quiet: named("quiet"), line: named("line"), run: named("accent"), bad: named("bad"), hold: named("hold"), wait: named("warn"), write: named("good"), back: named("card") };
+  if (ink) return ink;
+  const probe = document.body.appendChild(document.createElement("span"));
+  const named = (/** @type {string} */ name) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  };
+  ink = { text: named("text"), quiet: named("quiet"), line: named("line"), run: named("accent"), bad: named("bad"), hold: named("hold"), wait: named("warn"), write: named("good") };
+  probe.remove();
+  return ink;
 }
 
 /**
@@ -119,11 +135,15 @@ export function drawLife(at, life, top, x, width, now, ink) {
     const from = x(piece.from);
     const to = x(piece.to ?? now);
     if (to < 0 || from > width) continue;
-    drawPiece(at, piece, Math.max(-5, from), Math.min(width + 5, Math.max(to, from + 1.5)), middle, ink);
+    drawPiece(at, piece, Math.max(-9, from), Math.min(width + 9, Math.max(to, from + 3)), middle, ink);
   }
+  /** @type {Record<string, number>} */
+  const last = {};
   for (const mark of life.marks) {
     const place = x(mark.at);
-    if (place > -6 && place < width + 6) drawMark(at, mark, place, top, ink);
+    if (place < -6 || place > width + 6 || place - (last[mark.is] ?? -99) < NEAR) continue;
+    last[mark.is] = place;
+    drawMark(at, mark, place, top, ink);
   }
 }
 
@@ -132,7 +152,9 @@ function drawPiece(at, piece, from, to, middle, ink) {
   at.setLineDash([]);
   if (piece.is === "run") {
     at.fillStyle = piece.isBad ? ink.bad : ink.run;
-    at.fillRect(from, middle - 6, to - from, 12);
+    at.beginPath();
+    at.roundRect(from, middle - 6, to - from, 12, Math.min(3, (to - from) / 2));
+    at.fill();
     if (piece.isBad) {
       // A cross tells a failure to those who do not see that it is red.
       at.strokeStyle = ink.bad;
@@ -156,23 +178,23 @@ function drawPiece(at, piece, from, to, middle, ink) {
 
 /** @param {CanvasRenderingContext2D} at @param {Mark} mark @param {number} x @param {number} top @param {ReturnType<typeof colours>} ink */
 function drawMark(at, mark, x, top, ink) {
-  at.lineWidth = 1.5;
+  at.lineWidth = 1.25;
   at.beginPath();
   if (mark.is === "event" || mark.is === "own") {
     // From above: something happened. An own write that came back is hollow.
-    at.moveTo(x - 4, top + 3); at.lineTo(x + 4, top + 3); at.lineTo(x, top + 9); at.closePath();
+    at.moveTo(x - 3.5, top + 5); at.lineTo(x + 3.5, top + 5); at.lineTo(x, top + 11); at.closePath();
     at.fillStyle = at.strokeStyle = ink.text;
     if (mark.is === "event") at.fill();
     at.stroke();
     return;
   }
-  const y = top + ROW - 7;
-  at.moveTo(x, y - 5); at.lineTo(x + 5, y); at.lineTo(x, y + 5); at.lineTo(x - 5, y); at.closePath();
+  const y = top + ROW - 9;
+  at.moveTo(x, y - 4); at.lineTo(x + 4, y); at.lineTo(x, y + 4); at.lineTo(x - 4, y); at.closePath();
   at.fillStyle = at.strokeStyle = mark.is === "refused" ? ink.bad : ink.write;
   if (mark.is === "write") at.fill();
   at.stroke();
   if (mark.is === "refused") {
-    at.beginPath(); at.moveTo(x - 3, y); at.lineTo(x + 3, y); at.stroke();
+    at.beginPath(); at.moveTo(x - 2.5, y); at.lineTo(x + 2.5, y); at.stroke();
   }
 }
 

@@ -1,6 +1,6 @@
 // A list of any length, of which only what is seen is made.
 
-import { h, put } from "./dom.js";
+import { h, patch } from "./dom.js";
 
 /** How many rows more than are seen are made. */
 const MORE = 10;
@@ -11,16 +11,18 @@ const TALLEST = 8_000_000;
  * `fetch(offset, limit)` gives `{rows, matches}`; `draw(row)` makes the content of a row; `open(row)` is called when one is chosen.
  */
 export class VirtualList extends HTMLElement {
-  /** @type {{label: string, height?: number, fetch: (offset: number, limit: number) => Promise<{rows: any[], matches: number}>,
+  /** @type {{label: string, fetch: (offset: number, limit: number) => Promise<{rows: any[], matches: number}>,
    *   draw: (row: any) => (Node | string)[], open?: (row: any) => void, isOpen?: (row: any) => boolean}} */
   options = { label: "", fetch: async () => ({ rows: [], matches: 0 }), draw: () => [] };
   /** @type {{from: number, to: number, rows: any[], first: number} | null} what was fetched */
   fetched = null;
-  rowHeight = 32;
+  /** As the style has it. */
+  rowHeight = 36;
   total = 0;
   at = -1;
   asked = 0;
   isWaiting = false;
+  isStale = true;
   /** @type {any} */
   viewport = null;
 
@@ -34,7 +36,6 @@ export class VirtualList extends HTMLElement {
   connectedCallback() {
     if (this.viewport) return;
     const { label } = this.options;
-    this.rowHeight = this.options.height ?? 32;
     this.space = h("div", { class: "space" });
     this.rows = h("div", { class: "rows" });
     this.space.append(this.rows);
@@ -50,10 +51,10 @@ export class VirtualList extends HTMLElement {
     this.watch?.disconnect();
   }
 
-  /** Fetches what is seen again. */
-  refresh() {
-    this.fetched = null;
-    this.later();
+  /** Fetches what is seen again; the old rows stay until the new ones are there. */
+  async refresh() {
+    this.isStale = true;
+    if (this.viewport) await this.show();
   }
 
   later() {
@@ -77,15 +78,16 @@ export class VirtualList extends HTMLElement {
     const last = Math.max(0, this.total - seen);
     const from = Math.max(0, Math.min(first, last) - MORE);
     const to = from + seen + 2 * MORE;
-    if (this.fetched && from >= this.fetched.from && to <= this.fetched.to + MORE && this.fetched.first === first) return;
-    const has = this.fetched && from >= this.fetched.from && Math.min(to, this.total) <= this.fetched.to;
+    if (!this.isStale && this.fetched && from >= this.fetched.from && to <= this.fetched.to + MORE && this.fetched.first === first) return;
+    const has = !this.isStale && this.fetched && from >= this.fetched.from && Math.min(to, this.total) <= this.fetched.to;
     if (!has) {
       const asked = ++this.asked;
+      this.isStale = false;
       let found;
       try {
         found = await this.options.fetch(from, to - from + 2 * MORE);
       } catch (error) {
-        put(this.rows, h("p", { class: "empty" }, String(/** @type {Error} */ (error).message)));
+        patch(this.rows, h("p", { class: "empty" }, String(/** @type {Error} */ (error).message)));
         return;
       }
       // A newer question has been asked meanwhile.
@@ -104,18 +106,16 @@ export class VirtualList extends HTMLElement {
     if (!this.fetched) return;
     const { from, rows } = this.fetched;
     if (rows.length === 0) {
-      put(this.rows, h("p", { class: "empty" }, "Nothing matches."));
+      patch(this.rows, h("p", { class: "empty" }, "Nothing matches."));
       return;
     }
     const top = this.scale() < this.rowHeight ? first * this.scale() - (first - from) * this.rowHeight : from * this.rowHeight;
     this.rows.style.transform = `translateY(${Math.max(0, top)}px)`;
-    put(this.rows, rows.map((/** @type {any} */ row, /** @type {number} */ n) => {
+    patch(this.rows, rows.map((/** @type {any} */ row, /** @type {number} */ n) => {
       const number = from + n;
-      const element = h("div", { class: "row", role: "option", id: `${this.rowId()}-${number}`, "aria-setsize": this.total,
+      return h("div", { class: "row", role: "option", id: `${this.rowId()}-${number}`, "aria-setsize": this.total,
         "aria-posinset": number + 1, "aria-selected": String(number === this.at || !!this.options.isOpen?.(row)),
         onclick: () => { this.at = number; this.choose(row); } }, this.options.draw(row));
-      element.style.height = `${this.rowHeight}px`;
-      return element;
     }));
     if (this.at >= from && this.at < from + rows.length) this.viewport.setAttribute("aria-activedescendant", `${this.rowId()}-${this.at}`);
     else this.viewport.removeAttribute("aria-activedescendant");

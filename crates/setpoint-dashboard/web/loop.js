@@ -2,27 +2,28 @@
 
 import { h, put, s, say } from "./dom.js";
 import { Panel } from "./stage.js";
+import { Transport } from "./transport.js";
 import { count, rate, some, span } from "./words.js";
 
-/** What a stage shows: a big number, a line below, and what is wrong. @typedef {{big: string, more: string, trouble?: string}} Shown */
+/** What a stage shows: a big number with its unit, a line below, and what is wrong. @typedef {{big: string, unit: string, more: string, trouble?: string}} Shown */
 
 const STAGES = [
-  { id: "server", place: "1 / 2 / 2 / 7", name: "API server", what: "objects, each change at a resourceVersion", curve: "writes" },
-  { id: "reflector", place: "3 / 2", name: "1  Reflector", what: "lists, then watches, for ever", curve: "received" },
-  { id: "fifo", place: "3 / 4", name: "2  DeltaFIFO", what: "what changed, by key, in order", curve: "applied" },
-  { id: "indexer", place: "3 / 6", name: "3  Indexer", what: "the cache, at one version", curve: "applied" },
-  { id: "informer", place: "5 / 6", name: "4  Informer", what: "tells handlers what is cached", curve: "added" },
-  { id: "queue", place: "5 / 4", name: "5  Work queue", what: "keys that want to be processed", curve: "added" },
-  { id: "controller", place: "5 / 2", name: "6  Controller", what: "workers, each key in one hand", curve: "reconciles" },
+  { id: "server", place: "1 / 2 / 2 / 7", number: "", name: "API server", what: "objects, each change at a resourceVersion", curve: "writes" },
+  { id: "reflector", place: "3 / 2", number: "1", name: "Reflector", what: "lists, then watches, for ever", curve: "received" },
+  { id: "fifo", place: "3 / 4", number: "2", name: "DeltaFIFO", what: "what changed, by key, in order", curve: "applied" },
+  { id: "indexer", place: "3 / 6", number: "3", name: "Indexer", what: "the cache, at one version", curve: "applied" },
+  { id: "informer", place: "5 / 6", number: "4", name: "Informer", what: "tells handlers what is cached", curve: "added" },
+  { id: "queue", place: "5 / 4", number: "5", name: "Work queue", what: "keys that want to be reconciled", curve: "added" },
+  { id: "controller", place: "5 / 2", number: "6", name: "Controller", what: "workers, each key in one hand", curve: "reconciles" },
 ];
 
 const ARROWS = [
   { place: "2 / 2", to: "down", text: "list, watch", total: "received" },
-  { place: "3 / 3", to: "right", text: "", total: "received" },
+  { place: "3 / 3", to: "right", text: "changes", total: "received" },
   { place: "3 / 5", to: "right", text: "batches", total: "applied" },
   { place: "4 / 6", to: "down", text: "told", total: "applied" },
-  { place: "5 / 5", to: "left", text: "key", total: "added" },
-  { place: "5 / 3", to: "left", text: "key", total: "reconciles" },
+  { place: "5 / 5", to: "left", text: "keys", total: "added" },
+  { place: "5 / 3", to: "left", text: "keys", total: "reconciles" },
 ];
 
 export class LoopView {
@@ -38,15 +39,21 @@ export class LoopView {
     // In the order of the path: so a narrow page shows it from top to bottom.
     rest.forEach((stage, n) => picture.append(this.arrows[n].element, stage.element));
     this.panel = new Panel(stream);
-    this.caption = h("p", { class: "quiet" });
+    this.caption = h("p", { class: "ask" });
+    this.verdict = h("div", { class: "verdict", role: "status" });
+    this.transport = new Transport(stream);
     this.element = h("div", {},
-      h("div", { class: "bar" }, h("h1", {}, "The loop, live"), this.caption), picture, this.panel.element);
+      h("div", { class: "head" }, h("div", {}, h("h1", {}, "The loop"), this.caption), this.transport.element, this.verdict),
+      picture, this.panel.element);
+    /** What was said about it last. */
+    this.judged = "";
     this.update = () => this.draw();
   }
 
   /** @param {URLSearchParams} query */
   show(query) {
     this.stream.addEventListener("state", this.update);
+    this.transport.show();
     this.opened = query.get("stage") ?? "";
     for (const stage of this.stages) stage.element.setAttribute("aria-pressed", String(stage.id === this.opened));
     this.panel.open(this.opened, query);
@@ -55,6 +62,7 @@ export class LoopView {
 
   hide() {
     this.stream.removeEventListener("state", this.update);
+    this.transport.hide();
     this.panel.close();
   }
 
@@ -70,8 +78,20 @@ export class LoopView {
     for (const arrow of this.arrows) arrow.draw(stream);
     const { totals } = stream.state;
     const missed = totals.missed ? `, ${count(totals.missed)} missed` : "";
-    say(this.caption, `${some(stream.state.caches.length, "cache")}, ${some(stream.state.queues.length, "queue")}; ${rate(stream.rate("facts"))} facts${missed}. Choose a stage to see what is in it.`);
+    say(this.caption, `${some(stream.state.caches.length, "cache")}, ${some(stream.state.queues.length, "queue")}, ${rate(stream.rate("facts"))} facts${missed}. Choose a stage to see what is in it.`);
+    this.judge(shown);
     this.panel.draw();
+  }
+
+  /** Says where it is stuck, if it is. @param {Record<string, Shown>} shown */
+  judge(shown) {
+    const stuck = STAGES.filter((stage) => shown[stage.id].trouble).map((stage) => [`#/loop?stage=${stage.id}`, `${stage.name}: ${shown[stage.id].trouble}`]);
+    const { findings } = this.stream.state;
+    if (findings) stuck.push(["#/findings", some(findings, "finding")]);
+    const said = JSON.stringify(stuck);
+    if (said === this.judged) return;
+    this.judged = said;
+    put(this.verdict, stuck.length ? stuck.map(([href, text]) => h("a", { href }, `⚠ ${text}`)) : h("span", { class: "fine" }, "✓ Everything flows"));
   }
 }
 
@@ -91,14 +111,16 @@ function numbers(stream) {
   const failed = stream.rate("failed");
   const late = sum(controllers, "late");
   const unchanged = stream.rate("unchanged");
+  const backlog = sum(handlers, "backlog");
+  const [objects, ready] = [sum(state.caches, "objects"), sum(state.queues, "ready")];
   return {
-    server: { big: `${rate(stream.rate("writes"))} writes by controllers`, more: `${count(sum(controllers, "writes"))} since the page listens, ${count(sum(controllers, "refused"))} refused`, trouble: unchanged > 0 ? `${rate(unchanged)} changed nothing` : "" },
-    reflector: { big: some(scopes.length, "watch", "watches"), more: `${rate(stream.rate("received"))} changes`, trouble: failing ? `${failing} failing` : "" },
-    fifo: { big: `${count(sum(scopes, "pending"))} pending`, more: `slowest way into a cache: ${span(lag)}`, trouble: lag > 2000 ? "a cache lags" : "" },
-    indexer: { big: some(sum(state.caches, "objects"), "object"), more: `in ${some(state.caches.length, "cache")}`, trouble: unsynced ? `${unsynced} not synced` : "" },
-    informer: { big: `${count(sum(handlers, "backlog"))} behind`, more: some(handlers.length, "handler"), trouble: sum(handlers, "backlog") > 1000 ? "a handler is slow" : "" },
-    queue: { big: `${count(sum(state.queues, "ready"))} ready`, more: `${count(sum(state.queues, "waiting"))} waiting, ${count(sum(state.queues, "held"))} held, ${rate(stream.rate("added"))} added`, trouble: late ? `${late} held too long` : "" },
-    controller: { big: `${rate(stream.rate("reconciles"))} reconciles`, more: `${count(running)} running${workers ? ` on ${count(workers)} workers` : ""}, slowest ${span(slowest)}`, trouble: failed > 0 ? `${rate(failed)} failing` : "" },
+    server: { big: rate(stream.rate("writes")), unit: "writes by controllers", more: `${count(sum(controllers, "writes"))} so far, ${count(sum(controllers, "refused"))} refused`, trouble: unchanged > 0 ? `${rate(unchanged)} of the writes changed nothing` : "" },
+    reflector: { big: count(scopes.length), unit: scopes.length === 1 ? "watch" : "watches", more: `${rate(stream.rate("received"))} changes`, trouble: failing ? `${some(failing, "watch", "watches")} failing` : "" },
+    fifo: { big: count(sum(scopes, "pending")), unit: "pending", more: `slowest way into a cache ${span(lag)}`, trouble: lag > 2000 ? "a cache lags" : "" },
+    indexer: { big: count(objects), unit: objects === 1 ? "object" : "objects", more: `in ${some(state.caches.length, "cache")}`, trouble: unsynced ? `${unsynced} not synced` : "" },
+    informer: { big: count(backlog), unit: "behind", more: some(handlers.length, "handler"), trouble: backlog > 1000 ? "a handler is slow" : "" },
+    queue: { big: count(ready), unit: "ready", more: `${count(sum(state.queues, "waiting"))} waiting, ${count(sum(state.queues, "held"))} held, ${rate(stream.rate("added"))} added`, trouble: late ? `${some(late, "key")} held too long` : "" },
+    controller: { big: rate(stream.rate("reconciles")), unit: "reconciles", more: `${count(running)} running${workers ? ` on ${some(workers, "worker")}` : ""}, slowest ${span(slowest)}`, trouble: failed > 0 ? `${rate(failed)} failing` : "" },
   };
 }
 
@@ -107,16 +129,20 @@ class Card {
   constructor(stage, open) {
     this.id = stage.id;
     this.curve = stage.curve;
-    this.big = h("span", { class: "big" }, "–");
+    this.big = h("span", {}, "–");
+    this.unit = h("span", { class: "unit" });
     this.more = h("span", { class: "more" });
     this.trouble = h("span", { class: "trouble" });
     this.line = s("polyline", { class: "spark", points: "" });
+    this.area = s("polygon", { class: "spark-area", points: "" });
     const name = h("span", { class: "name" }, stage.name);
     const what = h("span", { class: "what" }, stage.what);
+    const big = h("span", { class: "big" }, this.big, this.unit);
     const isServer = stage.id === "server";
     const body = isServer
-      ? [h("span", { class: "line" }, name, what, this.big, this.more, this.trouble)]
-      : [name, what, this.big, this.more, this.trouble, s("svg", { viewBox: "0 0 60 20", preserveAspectRatio: "none", "aria-hidden": "true" }, this.line)];
+      ? [h("span", { class: "row-of" }, name, what, this.trouble, big, this.more)]
+      : [h("span", { class: "top" }, h("span", { class: "number", "aria-hidden": "true" }, stage.number), name, this.trouble), what, big, this.more,
+        s("svg", { viewBox: "0 0 60 20", preserveAspectRatio: "none", "aria-hidden": "true" }, this.area, this.line)];
     this.element = h("button", { class: isServer ? "stage server" : "stage", id: `stage-${stage.id}`, "aria-pressed": "false", onclick: open }, body);
     this.element.style.gridArea = stage.place;
   }
@@ -124,11 +150,15 @@ class Card {
   /** @param {Shown} shown @param {number[]} curve */
   draw(shown, curve) {
     say(this.big, shown.big);
+    say(this.unit, shown.unit);
     say(this.more, shown.more);
     say(this.trouble, shown.trouble ? `⚠ ${shown.trouble}` : "");
+    this.element.classList.toggle("troubled", !!shown.trouble);
     const most = Math.max(1, ...curve);
-    const at = 60 - curve.length;
-    this.line.setAttribute("points", curve.map((n, x) => `${at + x},${19 - (18 * n) / most}`).join(" "));
+    const at = 60 - curve.length + 1;
+    const points = curve.map((n, x) => `${at + x},${19 - (17 * n) / most}`);
+    this.line.setAttribute("points", points.length > 1 ? points.join(" ") : "");
+    this.area.setAttribute("points", points.length > 1 ? [`${at},20`, ...points, "60,20"].join(" ") : "");
   }
 }
 

@@ -1,13 +1,12 @@
 // Objects: who owns whom, who wrote which field, what changed, which events there are.
 
-import { ask, h, put, table } from "./dom.js";
-import { changes } from "./keys.js";
+import { ask, h, patch, put, say, table } from "./dom.js";
 import { differences, owners } from "./fields.js";
+import { Follow } from "./follow.js";
 import { VirtualList } from "./list.js";
+import { changes } from "./story.js";
 import { clock, count, some, span } from "./words.js";
 
-/** How often the tree and the events are asked for again while nothing is told. */
-const EVERY = 2000;
 const MOST_STATES = 200;
 const TABS = [["history", "History"], ["fields", "Who wrote which field"], ["events", "Events"], ["whole", "As JSON"]];
 
@@ -25,28 +24,26 @@ export class ObjectsView {
     this.eventsError = "";
     /** @type {EventSource | null} */
     this.life = null;
-    this.hasNews = false;
-    this.turns = 0;
     this.choose = h("select", { "aria-label": "Kind", onchange: () => this.go(this.choose.value, "") });
     this.search = h("input", { type: "search", placeholder: "part of a name", "aria-label": "Search objects", oninput: () => this.list.refresh() });
-    this.found = h("span", { class: "quiet", role: "status" });
+    this.found = h("p", { class: "quiet", role: "status" });
     this.list = VirtualList.make({
       label: "Objects",
       fetch: async (offset, limit) => {
         if (!this.resource) return { rows: [], matches: 0 };
         const query = new URLSearchParams({ resource: this.resource, q: this.search.value, offset: String(offset), limit: String(limit) });
         const window = await ask(`/api/objects?${query}`);
-        this.found.textContent = `${count(window.matches)} of ${count(window.total)}`;
+        say(this.found, `${count(window.matches)} of ${some(window.total, "object")}`);
         return window;
       },
       draw: (row) => [h("span", {}, row.key), h("span", { class: "quiet" }, row.version ?? "gone")],
       open: (row) => this.go(this.resource, row.key),
       isOpen: (row) => row.key === this.key,
     });
-    this.detail = h("div", {});
-    this.element = h("div", {}, h("div", { class: "bar" }, h("h1", {}, "Objects"), this.found),
-      h("div", { class: "split" }, h("div", {}, h("div", { class: "bar" }, this.choose, this.search), this.list), this.detail));
-    stream.addEventListener("facts", () => (this.hasNews = true));
+    this.detail = h("div", { class: "stack" });
+    this.element = h("div", {}, h("div", { class: "head" }, h("div", {}, h("h1", {}, "Objects"), h("p", { class: "ask" }, "Who made each of them, who changed what, and when."))),
+      h("div", { class: "split" }, h("div", {}, h("div", { class: "bar" }, this.choose, this.search), this.found, this.list), this.detail));
+    this.follow = new Follow(stream, () => this.look());
   }
 
   /** @param {string} resource @param {string} key */
@@ -56,8 +53,6 @@ export class ObjectsView {
 
   /** @param {URLSearchParams} query */
   async show(query) {
-    clearInterval(this.timer);
-    this.timer = setInterval(() => this.look(), EVERY / 4);
     this.tab = query.get("tab") ?? "history";
     const isOther = this.resource !== query.get("resource") || this.key !== (query.get("key") ?? "");
     try {
@@ -75,10 +70,11 @@ export class ObjectsView {
     this.key = query.get("key") ?? "";
     if (isOther || !this.life) this.open();
     else this.drawTab();
+    this.follow.start();
   }
 
   hide() {
-    clearInterval(this.timer);
+    this.follow.stop();
     this.life?.close();
     this.life = null;
   }
@@ -103,15 +99,14 @@ export class ObjectsView {
     this.eventsError = "";
     this.uid = "";
     if (!this.key) {
-      put(this.detail, h("p", { class: "card quiet" }, "Choose an object to see who owns it, who wrote which of its fields, and what changes."));
+      put(this.detail, h("p", { class: "card empty" }, "Choose an object to see who owns it, who wrote which of its fields, and what changes."));
       return;
     }
     this.tree = h("div", {}, h("p", { class: "empty" }, "Looking for its owners…"));
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": "What to show of it" });
     this.body = h("div", {});
     put(this.detail, h("section", { class: "card" }, h("h2", {}, "Owners, and what is owned"), this.tree),
-      h("section", { class: "card" }, h("div", { class: "panel-head" }, h("h2", {}, `${this.resource} ${this.key}`)), this.tabs, this.body));
-    /** @type {HTMLElement} */ (this.detail.lastChild).style.marginTop = "1rem";
+      h("section", { class: "card", "aria-label": "The object" }, h("div", { class: "panel-head" }, h("h2", {}, `${this.resource} ${this.key}`)), this.tabs, this.body));
     const query = new URLSearchParams({ resource: this.resource, key: this.key });
     const life = new EventSource(`/api/life?${query}`);
     this.life = life;
@@ -136,26 +131,21 @@ export class ObjectsView {
   }
 
   /** Looks again, soon after something happened. */
-  look() {
-    if (document.hidden) return;
-    this.turns += 1;
-    if (!this.hasNews && this.turns % 4) return;
-    this.hasNews = false;
-    this.list.refresh();
-    if (this.key) {
-      this.lookAtTree();
-      if (this.tab === "events") this.lookAtEvents();
-    }
+  async look() {
+    await this.list.refresh();
+    if (!this.key) return;
+    await this.lookAtTree();
+    if (this.tab === "events") await this.lookAtEvents();
   }
 
   async lookAtTree() {
     const [resource, key] = [this.resource, this.key];
     try {
       const { nodes, why } = await ask(`/api/tree?${new URLSearchParams({ resource, key })}`);
-      if (this.key !== key || this.resource !== resource || this.tree.contains(document.activeElement)) return;
-      put(this.tree, nodes.length ? h("ul", { class: "tree" }, nodes.map((/** @type {any} */ node) => this.node(node))) : h("p", { class: "empty" }, why));
+      if (this.key !== key || this.resource !== resource) return;
+      patch(this.tree, nodes.length ? h("ul", { class: "tree" }, nodes.map((/** @type {any} */ node) => this.node(node))) : h("p", { class: "empty" }, why));
     } catch (error) {
-      if (this.key === key) put(this.tree, h("p", { class: "empty" }, String(/** @type {Error} */ (error).message)));
+      if (this.key === key) patch(this.tree, h("p", { class: "empty" }, String(/** @type {Error} */ (error).message)));
     }
   }
 
@@ -164,10 +154,10 @@ export class ObjectsView {
     const age = node.created ? `${span(this.stream.now() - node.created)} old` : "";
     const [, ready, wanted] = /(\d+) of (\d+) ready/.exec(node.state) ?? [];
     const isBad = ready !== wanted || node.state.includes("not ") || node.state.includes("Failed");
-    return h("li", { class: `d${Math.min(5, node.depth)}` },
+    return h("li", { class: `d${Math.min(5, node.depth)}`, "data-key": node.uid },
       h("button", { "aria-pressed": String(node.isAsked), onclick: () => this.go(node.resource, node.key) },
-        h("span", { class: "tag" }, node.kind), h("span", { class: "n" }, node.key.split("/").at(-1)),
-        node.isBeingDeleted && h("span", { class: "bad" }, "being deleted"), node.state && h("span", { class: isBad ? "warn" : "good" }, node.state), h("span", { class: "quiet" }, age)));
+        h("span", { class: "quiet" }, node.kind), h("span", { class: "n" }, node.key.split("/").at(-1)),
+        node.isBeingDeleted && h("span", { class: "tag bad" }, "being deleted"), node.state && h("span", { class: `tag ${isBad ? "warn" : "good"}` }, node.state), h("span", { class: "quiet" }, age)));
   }
 
   async lookAtEvents() {
@@ -184,19 +174,22 @@ export class ObjectsView {
 
   drawTab() {
     if (!this.tabs) return;
-    put(this.tabs, TABS.map(([id, label]) => h("button", { "aria-pressed": String(id === this.tab), onclick: () => { this.tab = id; this.go(this.resource, this.key); } }, label)));
+    patch(this.tabs, TABS.map(([id, label]) => h("button", { "aria-pressed": String(id === this.tab), onclick: () => { this.tab = id; this.go(this.resource, this.key); } }, label)));
     const make = /** @type {Record<string, () => Node>} */ ({ history: () => this.history(), fields: () => this.fields(), events: () => this.eventList(), whole: () => this.whole() });
-    put(this.body, (make[this.tab] ?? make.history)());
+    patch(this.body, (make[this.tab] ?? make.history)());
     if (this.tab === "events" && !this.events) this.lookAtEvents();
   }
 
   history() {
     if (!this.states?.length) return h("p", { class: "empty" }, "Waiting for the object…");
-    return h("div", {}, h("p", { class: "quiet" }, `What changed while this page listens: ${some(this.states.length - 1, "change")}.`),
-      h("ol", { class: "story", tabindex: "0", "aria-label": "Changes" }, [...this.states].reverse().map((state) => {
+    return h("div", {}, h("p", { class: "quiet" }, this.states.length > 1 ? `${some(this.states.length - 1, "change")} since this page looks at it, newest first.` : "No change since this page looks at it."),
+      h("ol", { class: "history", "aria-label": "Changes" }, [...this.states].reverse().map((state) => {
         const by = lastWriter(state.object);
-        const what = state.changed === null ? `as it was when the page began to listen, version ${state.object.metadata.resourceVersion}` : state.what === "deleted" ? "deleted" : `version ${state.object.metadata.resourceVersion}${by ? `, by ${by}` : ""}`;
-        return h("li", {}, h("time", {}, clock(state.at)), h("span", { class: "tag" }, state.changed === null ? "state" : state.what), h("span", { class: "what" }, what), state.changed?.length > 0 && changes(state.changed));
+        const { resourceVersion, uid } = state.object.metadata;
+        const what = state.changed === null ? `as it was when the page began to look, version ${resourceVersion}` : state.what === "deleted" ? "gone" : `version ${resourceVersion}${by ? `, by ${by}` : ""}`;
+        return h("li", { "data-key": `${uid} ${state.what} ${resourceVersion}` },
+          h("div", { class: "line" }, h("span", { class: `tag ${state.what === "deleted" ? "bad" : ""}` }, state.changed === null ? "state" : state.what), h("span", {}, what), h("time", {}, clock(state.at))),
+          state.changed?.length > 0 && changes(state.changed));
       })));
   }
 

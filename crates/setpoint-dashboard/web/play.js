@@ -1,40 +1,60 @@
 // A demo to play with, and reports of simulations to walk through.
 
-import { ask, h, put, say } from "./dom.js";
+import { ask, h, patch, put, say } from "./dom.js";
+import { Follow } from "./follow.js";
 import { Report } from "./report.js";
+import { Transport, act } from "./transport.js";
+import { clock, tell } from "./words.js";
+
+/** How many facts are told beside the buttons. */
+const MOST = 60;
+/** Of these there are too many to read: the others say what follows from them. */
+const LEFT_OUT = ["phase", "received", "applied", "handler"];
 
 export class PlayView {
   /** @param {import("./stream.js").Stream} stream */
   constructor(stream) {
     this.stream = stream;
     this.head = h("h1", {}, "Play");
-    this.said = h("p", { role: "status", class: "quiet" });
-    this.time = h("div", { class: "bar" });
-    this.groups = h("div", { class: "groups" });
+    this.ask = h("p", { class: "ask" });
+    this.said = h("p", { role: "status", class: "said quiet" });
+    this.groups = h("section", { class: "card groups" });
     this.status = h("dl", { class: "facts" });
-    this.stage = h("div", { hidden: true }, this.time, h("section", { class: "card" }, this.status), h("p", {}, this.said), this.groups);
+    this.ticker = h("ol", { class: "ticker", tabindex: "0", "aria-label": "What follows" });
+    this.transport = new Transport(stream, (said, isBad) => this.tell(said, isBad));
+    this.stage = h("div", { class: "playing", hidden: true }, this.groups,
+      h("section", { class: "card" }, h("div", { class: "panel-head" }, h("div", {}, h("h2", {}, "What follows"), this.said), this.status), this.ticker));
     this.report = new Report();
-    this.element = h("div", {}, h("div", { class: "bar" }, this.head), this.stage, this.report.element);
+    this.element = h("div", {}, h("div", { class: "head" }, h("div", {}, this.head, this.ask), this.transport.element), this.stage, this.report.element);
     /** @type {Map<string, any>} */
     this.values = new Map();
     this.drawn = "";
+    /** @type {string[]} */
+    this.controllers = [];
+    this.follow = new Follow(stream, () => this.look());
+    this.update = () => this.drawFacts();
   }
 
   show() {
-    this.look();
-    clearInterval(this.timer);
-    this.timer = setInterval(() => this.look(), 400);
+    this.stream.addEventListener("facts", this.update);
+    this.follow.start();
+    this.transport.show();
   }
 
   hide() {
-    clearInterval(this.timer);
+    this.stream.removeEventListener("facts", this.update);
+    this.follow.stop();
+    this.transport.hide();
   }
 
   async look() {
-    const canPlay = this.stream.state?.canPlay;
+    const canPlay = !!this.stream.state?.canPlay;
     this.stage.hidden = !canPlay;
-    say(this.head, canPlay ? "Play" : "Simulations");
-    if (!canPlay || document.hidden) return;
+    if (!canPlay) {
+      say(this.head, "Simulations");
+      say(this.ask, "What happens if something fails, in virtual time.");
+      return;
+    }
     try {
       this.draw(await ask("/api/play"));
     } catch {
@@ -45,18 +65,37 @@ export class PlayView {
   /** @param {any} scene */
   draw(scene) {
     say(this.head, scene.title);
-    const drawn = JSON.stringify([scene.buttons, scene.isPaused, scene.slowMs]);
-    put(this.status, scene.status.map((/** @type {[string, string]} */ [name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+    say(this.ask, "What happens if … ? Press something, and see what follows.");
+    this.controllers = scene.controllers;
+    patch(this.status, scene.status.map((/** @type {[string, string]} */ [name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+    this.drawFacts();
+    const drawn = JSON.stringify(scene.buttons);
     if (drawn === this.drawn) return;
     this.drawn = drawn;
-    const speeds = [[0, "full speed"], [150, "slow: 0.15 s a hop"], [500, "slower: 0.5 s a hop"], [1500, "slowest: 1.5 s a hop"]];
-    put(this.time,
-      h("button", { "aria-pressed": String(scene.isPaused), onclick: () => this.act(scene.isPaused ? "resume" : "pause") }, scene.isPaused ? "Go on" : "Pause"),
-      h("button", { disabled: !scene.isPaused, onclick: () => this.act("step") }, "Step"),
-      h("label", {}, "Speed", h("select", { onchange: (/** @type {Event} */ event) => this.act("slow", Number(/** @type {HTMLSelectElement} */ (event.target).value)) }, speeds.map(([ms, text]) => h("option", { value: ms, selected: ms === scene.slowMs }, text)))));
     const groups = new Map();
     for (const button of scene.buttons) groups.set(button.group, [...(groups.get(button.group) ?? []), button]);
-    put(this.groups, [...groups].map(([name, buttons]) => h("section", { class: "card" }, h("h2", {}, name), h("div", { class: "play" }, buttons.map((/** @type {any} */ button) => this.button(button)).flat()))));
+    const focus = this.groups.contains(document.activeElement) ? document.activeElement?.getAttribute("data-act") : null;
+    put(this.groups, [...groups].map(([name, buttons]) => h("section", {}, h("h2", {}, name), h("div", { class: "play" }, buttons.map((/** @type {any} */ button) => this.button(button)).flat()))));
+    if (focus) /** @type {HTMLElement | null} */ (this.groups.querySelector(`[data-act=${focus}]`))?.focus();
+  }
+
+  /** What the controllers that are played with do, newest first. */
+  drawFacts() {
+    const found = [];
+    const findings = new Set();
+    for (let n = this.stream.facts.length - 1; n >= 0 && found.length < MOST; n--) {
+      const { event } = this.stream.facts[n];
+      const isMeant = event.type === "reflector" || event.type === "missed" || this.controllers.includes(event.controller ?? event.queue);
+      // Of what is found again and again, the last time; whoever it is about.
+      const isFound = event.type === "finding" && !findings.has(`${event.controller} ${event.key}`);
+      if (isFound) findings.add(`${event.controller} ${event.key}`);
+      if (isFound || (isMeant && event.type !== "finding" && !LEFT_OUT.includes(event.type))) found.push(this.stream.facts[n]);
+    }
+    patch(this.ticker, found.map((fact) => {
+      const { stage, text, isBad } = tell(fact.event);
+      const about = fact.event.key ? `${fact.event.key} ` : "";
+      return h("li", { class: isBad ? "bad" : "", "data-key": String(fact.number) }, h("time", {}, clock(fact.ms)), h("span", { class: `tag ${isBad ? "bad" : ""}` }, stage), h("span", { class: "what" }, h("span", { class: "quiet" }, about), text));
+    }), found.length === 0 && h("li", { class: "empty" }, "Nothing yet."));
   }
 
   /** @param {any} button */
@@ -65,16 +104,19 @@ export class PlayView {
     return [h("div", { class: "do" }, h("button", { "data-act": button.act, onclick: () => this.act(button.act, value && Number(value.value)) }, button.label), value), h("p", {}, button.help)];
   }
 
-  /** @param {string} act @param {number | null} [value] */
-  async act(act, value = null) {
+  /** @param {string} name @param {number | null} [value] */
+  async act(name, value = null) {
     try {
-      const { said } = await ask("/api/play", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ act, value }) });
-      this.said.className = "quiet";
-      say(this.said, said);
+      this.tell(await act(name, value), false);
     } catch (error) {
-      this.said.className = "bad";
-      say(this.said, String(/** @type {Error} */ (error).message));
+      this.tell(String(/** @type {Error} */ (error).message), true);
     }
     this.look();
+  }
+
+  /** @param {string} said @param {boolean} isBad */
+  tell(said, isBad) {
+    this.said.className = isBad ? "said bad" : "said quiet";
+    say(this.said, said);
   }
 }

@@ -1,6 +1,7 @@
 // What is in a stage.
 
-import { ask, h, put, table } from "./dom.js";
+import { ask, h, patch, put, table } from "./dom.js";
+import { Follow } from "./follow.js";
 import { VirtualList } from "./list.js";
 import { awaited, because, cacheName, count, nanos, phase, reflector, span } from "./words.js";
 
@@ -8,8 +9,8 @@ const TITLES = {
   server: "What was written", reflector: "Lists and watches", fifo: "Changes on their way into the caches", indexer: "What is cached",
   informer: "Handlers", queue: "Keys in the queues", controller: "Workers and what they do",
 };
-/** How often what has to be asked for is asked for. */
-const EVERY = 500;
+/** The states of a key in a word. @type {Record<string, string>} */
+const PHASES = { queued: "ready", dirty: "processing, again", holdingDirty: "holding, again", heldDirty: "held, again" };
 
 /** @param {number | null} ms */
 const took = (ms) => h("span", { class: "nowrap" }, ms === null ? "–" : span(ms));
@@ -21,7 +22,10 @@ export class Panel {
     this.stage = "";
     this.title = h("h2", {});
     this.tools = h("div", { class: "bar" });
-    this.tools.style.margin = "0";
+    /** @type {Follow | null} what has to be asked for */
+    this.follow = null;
+    /** @type {(() => void) | null} */
+    this.waiting = null;
     this.body = h("div", {});
     this.element = h("section", { class: "card", hidden: true, "aria-live": "off" }, h("div", { class: "panel-head" }, this.title, this.tools), this.body);
   }
@@ -31,34 +35,28 @@ export class Panel {
     this.close();
     this.stage = stage in TITLES ? stage : "";
     this.element.hidden = !this.stage;
-    if (!this.stage) return;
+    // Without numbers there is nothing to choose from: it is opened again when they come.
+    this.waiting = this.stage && !this.stream.state ? () => this.open(stage, query) : null;
+    if (!this.stage || this.waiting) return;
     this.title.textContent = /** @type {Record<string, string>} */ (TITLES)[stage];
     put(this.tools);
     put(this.body);
     if (stage === "indexer") this.openCaches(query);
     if (stage === "queue") this.openQueues(query);
-    if (this.stream.state) this.draw();
+    this.draw();
   }
 
   close() {
-    clearInterval(this.timer);
-    this.drawn = "";
+    this.follow?.stop();
+    this.follow = null;
     this.stage = "";
+    this.waiting = null;
   }
 
   draw() {
+    if (this.waiting) this.waiting();
     const make = /** @type {Record<string, () => Node>} */ ({ server: () => this.writes(), reflector: () => this.watches(), fifo: () => this.pending(), informer: () => this.handlers(), controller: () => this.workers() })[this.stage];
-    // A selection would be lost, and a click in the middle.
-    if (make && !this.body.contains(document.activeElement) && String(document.getSelection()) === "") this.keepScroll(make());
-  }
-
-  /** @param {Node} content */
-  keepScroll(content) {
-    const before = this.body.querySelector(".scroll");
-    const [x, y] = before ? [before.scrollLeft, before.scrollTop] : [0, 0];
-    put(this.body, content);
-    const after = this.body.querySelector(".scroll");
-    if (after) [after.scrollLeft, after.scrollTop] = [x, y];
+    if (make) patch(this.body, make());
   }
 
   writes() {
@@ -72,9 +70,9 @@ export class Panel {
       const name = cacheName({ resource: cache.resource, namespace: scope.namespace });
       const heard = told.get(name);
       const state = scope.trouble ? h("span", { class: "bad" }, `⚠ ${scope.trouble}`) : cache.hasSynced ? "watches" : reflector(heard?.state);
-      return [name, state, scope.version ?? "–", count(heard?.received ?? 0), count(heard?.lists ?? 0), count(heard?.failures ?? 0), heard?.since ? `${span(this.stream.now() - heard.since)} ago` : "–"];
+      return [name, state, scope.version ?? "–", took(heard?.lagMs ?? 0), count(heard?.received ?? 0), count(heard?.lists ?? 0), count(heard?.failures ?? 0), heard?.since ? `${span(this.stream.now() - heard.since)} ago` : "–"];
     }));
-    return table("Lists and watches", ["resource", "now", "at version", "changes", "lists", "failures", "last turn"], rows, "There is no cache.");
+    return table("Lists and watches", ["resource", "now", "at version", "lag", "changes", "lists", "failures", "last turn"], rows, "There is no cache.");
   }
 
   pending() {
@@ -96,7 +94,7 @@ export class Panel {
     const workers = new Map(this.stream.state.controllers.map((/** @type {any} */ it) => [it.controller, it.workers]));
     const rows = all.map((/** @type {any} */ it) => {
       const running = it.running.map((/** @type {any} */ run) => h("div", {}, h("a", { href: `#/keys?controller=${encodeURIComponent(it.controller)}&key=${encodeURIComponent(run.key)}` }, run.key), ` for ${span(this.stream.now() - run.since)}, because: ${run.reasons}`));
-      return [it.controller, it.work ?? "–", `${it.running.length}${workers.has(it.controller) ? ` of ${workers.get(it.controller)}` : ""}`, count(it.reconciles), count(it.failed), took(it.p50Ms), took(it.p99Ms), running.length ? running : h("span", { class: "quiet" }, "nothing")];
+      return [it.controller, it.work ?? "–", h("span", { class: "nowrap" }, `${it.running.length}${workers.has(it.controller) ? ` of ${workers.get(it.controller)}` : ""}`), count(it.reconciles), count(it.failed), took(it.p50Ms), took(it.p99Ms), running.length ? running : h("span", { class: "quiet" }, "nothing")];
     });
     return table("Workers", ["controller", "state", "busy", "reconciles", "failed", "p50", "p99", "does now"], rows, "No controller has begun to work.");
   }
@@ -129,7 +127,8 @@ export class Panel {
     });
     put(this.tools, choose, search, found);
     put(this.body, list);
-    this.timer = setInterval(() => list.refresh(), 4 * EVERY);
+    this.follow = new Follow(this.stream, () => list.refresh());
+    this.follow.start();
   }
 
   /** @param {URLSearchParams} query */
@@ -143,17 +142,16 @@ export class Panel {
     const name = query.get("queue") ?? busiest;
     const choose = h("select", { "aria-label": "Queue" }, names.map((/** @type {string} */ it) => h("option", { value: it, selected: it === name }, it)));
     const look = async () => {
-      if (this.body.contains(document.activeElement) || document.hidden) return;
       try {
-        this.keepScroll(this.keys(await ask(`/api/queue?name=${encodeURIComponent(choose.value)}`)));
+        patch(this.body, this.keys(await ask(`/api/queue?name=${encodeURIComponent(choose.value)}`)));
       } catch (error) {
-        put(this.body, h("p", { class: "empty" }, String(/** @type {Error} */ (error).message)));
+        patch(this.body, h("p", { class: "empty" }, String(/** @type {Error} */ (error).message)));
       }
     };
     choose.addEventListener("change", look);
     put(this.tools, h("label", {}, "Queue", choose));
-    look();
-    this.timer = setInterval(look, EVERY);
+    this.follow = new Follow(this.stream, look);
+    this.follow.start();
   }
 
   /** @param {any} queue */
@@ -162,7 +160,7 @@ export class Panel {
     const keys = queue.keys.sort((/** @type {any} */ a, /** @type {any} */ b) => order.indexOf(a.phase) - order.indexOf(b.phase) || (a.dueIn ?? 0) - (b.dueIn ?? 0) || (a.key < b.key ? -1 : 1));
     const rows = keys.map((/** @type {any} */ key) => {
       const isWaiting = key.phase === "absent";
-      const state = h("span", { class: `tag ${key.phase.startsWith("h") ? "hold" : isWaiting ? "warn" : "good"}` }, isWaiting ? "waiting" : key.phase);
+      const state = h("span", { class: `tag ${key.phase.startsWith("h") ? "hold" : isWaiting ? "warn" : key.phase === "queued" ? "" : "run"}` }, isWaiting ? "waiting" : PHASES[key.phase] ?? key.phase);
       const what = key.until.length ? `waits for ${key.until.map(awaited).join(", ")}; ${nanos(key.heldAtMost)} at most` : isWaiting || key.dueIn ? `comes in ${nanos(key.dueIn)}` : phase(key.phase);
       return [h("a", { href: `#/keys?controller=${encodeURIComponent(queue.queue)}&key=${encodeURIComponent(key.key)}` }, key.key), state, what, because(key.reasons), String(key.priority)];
     });

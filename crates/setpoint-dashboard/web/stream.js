@@ -78,6 +78,8 @@ export class Stream extends EventTarget {
       // Another process: what the last one did is history.
       this.facts = [];
       this.samples = [];
+      this.latest = undefined;
+      this.leftOut = 0;
       this.dispatchEvent(new Event("reset"));
     }
     this.boot = state.boot;
@@ -94,7 +96,7 @@ export class Stream extends EventTarget {
 
   /** @param {{facts: any[], leftOut: number}} sample */
   hearFacts(sample) {
-    for (const fact of sample.facts) fact.ms = Date.parse(fact.at);
+    for (const fact of sample.facts) fact.ms = moment(fact.at);
     this.facts.push(...sample.facts);
     if (this.facts.length > MOST) this.facts.splice(0, this.facts.length - MOST);
     this.leftOut += sample.leftOut;
@@ -121,6 +123,12 @@ export class Stream extends EventTarget {
     }
     return grown;
   }
+}
+
+/** A time as milliseconds, with what is below one, which `Date` leaves out. @param {string} text */
+function moment(text) {
+  const below = /\.\d{3}(\d+)/.exec(text);
+  return Date.parse(text) + (below ? Number(`0.${below[1]}`) : 0);
 }
 
 /** Totals by name: in all, and by cache and controller. @param {any} state */

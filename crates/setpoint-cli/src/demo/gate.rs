@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
+use http::header::{HeaderValue, USER_AGENT};
 use http::{Method, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, BodyStream, StreamBody};
@@ -104,7 +105,9 @@ impl Gate {
     /// A client whose requests and watches go through this gate.
     pub(crate) fn client(&self, server: &ApiServer) -> Client {
         let (gate, service) = (self.clone(), server.as_user(User::admin()));
-        let gated = service_fn(move |request: Request<Body>| {
+        let gated = service_fn(move |mut request: Request<Body>| {
+            // Who wrote which field is told by this.
+            request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("foo-controller"));
             let (gate, service) = (gate.clone(), service.clone());
             async move {
                 gate.pass().await;

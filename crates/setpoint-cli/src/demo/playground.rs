@@ -25,6 +25,8 @@ use super::looper;
 pub(crate) const NAME: &str = "example-foo";
 /// A Foo whose Deployment belongs to somebody else.
 const CLASH: &str = "clash";
+/// The name that the controller's facts have.
+const CONTROLLER: &str = "foo";
 /// How long a crashed controller is away, as if somebody had to start it.
 const AWAY: Duration = Duration::from_millis(1500);
 const MOST_REPLICAS: i64 = 50;
@@ -287,6 +289,7 @@ impl Playground {
                 ("answers to lose".to_owned(), self.gate.to_lose().to_string()),
                 ("crashes".to_owned(), self.crashes.lock().to_string()),
             ],
+            controllers: vec![CONTROLLER.to_owned()],
         }
     }
 }

@@ -3,19 +3,34 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use http::Request;
+use http::header::{HeaderValue, USER_AGENT};
 use setpoint::Facts;
-use setpoint_apiserver::ApiServer;
+use setpoint::kube::Client;
+use setpoint::kube::client::Body;
+use setpoint_apiserver::{ApiServer, User};
 use setpoint_cluster::Cluster;
 use setpoint_cluster::node::SyntheticLog;
 use setpoint_dashboard::{Dashboard, DashboardConfig};
 use setpoint_env::Env;
 use tokio_util::sync::CancellationToken;
+use tower::{ServiceExt, service_fn};
 
 use super::playground::{OnStage, Playground};
 use super::screen::Screen;
 use super::{NODES, steps};
 use crate::dashboard;
 use crate::signals::Signals;
+
+/// A client whose writes have this name in `managedFields`.
+fn named(server: &ApiServer, name: &'static str) -> Client {
+    let service = server.as_user(User::admin());
+    let named = service_fn(move |mut request: Request<Body>| {
+        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(name));
+        service.clone().oneshot(request)
+    });
+    Client::new(named, "default")
+}
 
 /// Runs until a signal comes.
 pub(crate) async fn run(env: &Env, address: &str) -> anyhow::Result<()> {
@@ -28,7 +43,11 @@ pub(crate) async fn run(env: &Env, address: &str) -> anyhow::Result<()> {
     // Before anything starts: the page knows it all from the beginning.
     let dashboard = Dashboard::new(&facts, server.client(), env.clone(), config);
     let listening = dashboard.listen().await.map_err(dashboard::with_advice)?;
-    let cluster = Cluster::builder(server.client()).env(env.clone()).facts(&facts).nodes(NODES).start();
+    let cluster = Cluster::builder(named(&server, "setpoint-cluster"))
+        .env(env.clone())
+        .facts(&facts)
+        .nodes(NODES)
+        .start();
     steps::install_foo(&server.client()).await?;
     playground.start_controller();
     playground.scale(1).await?;

@@ -60,6 +60,21 @@ async fn a_filter_shows_all_of_one_key_however_much_else_happens() {
 }
 
 #[tokio::test]
+async fn who_narrows_it_down_sees_what_happened_long_before() {
+    let page = Page::open().await;
+    let queue = page.queue("web");
+    queue.add("default/wanted".into());
+    // Two facts each: more than a page gets of everything, less than is kept.
+    for n in 0..5000 {
+        queue.add(format!("default/other-{n}"));
+    }
+    let mut all = page.browser.events("/api/stream", "").await;
+    all.until(is_added("default/other-4999")).await;
+    let mut events = page.browser.events("/api/stream?key=wanted", "").await;
+    assert_eq!(added(events.of("facts").await.data["facts"].as_array().unwrap()), ["default/wanted"]);
+}
+
+#[tokio::test]
 async fn thousands_of_facts_are_sampled_by_whole_keys_and_counted() {
     let page = Page::open().await;
     let queue = page.queue("web");
