@@ -336,6 +336,10 @@ impl Handed<'_> {
         body: RequestBody,
     ) -> Result<Response<Body>> {
         let Handed { parts, query, user, is_long } = self;
+        if matches!(parts.method, Method::CONNECT | Method::TRACE) {
+            // The one makes a tunnel of the connection, the other tells what this server says of its users.
+            return Err(Status::method_not_allowed());
+        }
         let path = routes::plain_path(parts.uri.path())?;
         let target = |query: &Query| match query.encode() {
             query if query.is_empty() => path.clone(),

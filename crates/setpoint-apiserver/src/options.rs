@@ -45,10 +45,11 @@ impl Query {
         self.0.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a parameter is given and not a spelling of no: `watch`, `watch=1`, `watch=true`.
+    /// Whether a parameter is given and not `0` or `false`: `watch`, `watch=1`, `watch=true`. Servers written in Go read
+    /// it so; to take anything else for no would allow a list, and hand on a watch.
     pub(crate) fn flag(&self, name: &str) -> bool {
         let value = self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.to_ascii_lowercase());
-        value.is_some_and(|value| !matches!(value.as_str(), "false" | "0" | "no"))
+        value.is_some_and(|value| !matches!(value.as_str(), "false" | "0"))
     }
 
     fn number(&self, name: &str) -> Result<Option<u64>> {
@@ -365,6 +366,10 @@ mod tests {
             ("watch=1", true),
             ("watch=yes", true),
             ("&watch", true),
+            ("watch=no", true),
+            ("watch=", true),
+            ("watch=False", false),
+            ("watch=0&watch=1", false),
             ("watch=false", false),
             ("watch=0", false),
             ("limit=5", false),

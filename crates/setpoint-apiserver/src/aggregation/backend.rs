@@ -28,6 +28,8 @@ pub(crate) struct Backend {
     is_available: AtomicBool,
     /// Told when its service has changed, or when it did not answer.
     pub(super) wake: Notify,
+    /// Told when its schemas are to be read.
+    pub(super) schemas_due: Notify,
     /// Cancelled when nobody shall talk to it any more.
     pub(super) ended: CancellationToken,
     pub(super) resources: RwLock<Resources>,
@@ -115,6 +117,7 @@ impl Backend {
             room: old.map_or_else(Room::default, |old| old.room.clone()),
             is_available: AtomicBool::new(is_available),
             wake: Notify::new(),
+            schemas_due: Notify::new(),
             ended: CancellationToken::new(),
             resources: RwLock::new(old.map(|old| old.resources.read().clone()).unwrap_or_default()),
             open_api: RwLock::new(old.and_then(|old| old.open_api.read().clone())),
@@ -127,8 +130,9 @@ impl Backend {
         self.is_available.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_available(&self, is_available: bool) {
-        self.is_available.store(is_available, Ordering::Relaxed);
+    /// Says whether it answers; returns what was said before.
+    pub(super) fn set_available(&self, is_available: bool) -> bool {
+        self.is_available.swap(is_available, Ordering::Relaxed)
     }
 
     /// What is known of its schemas.

@@ -24,25 +24,27 @@ pub(super) use resources::Resources;
 pub(super) struct Learned {
     /// Whether something is not what it was.
     pub(super) is_new: bool,
-    /// Whether its resources are known.
-    pub(super) is_whole: bool,
+    /// Whether it is known now.
+    pub(super) is_known: bool,
 }
 
-/// Asks a backend for all that it has.
-pub(super) async fn learn(core: &Core, backend: &Backend) -> Learned {
-    let mut learned = Learned { is_new: false, is_whole: true };
+/// Asks a backend for its resources.
+pub(super) async fn learn_resources(core: &Core, backend: &Backend) -> Learned {
     match resources::learn(core, backend).await {
-        Ok(is_new) => learned.is_new = is_new,
+        Ok(is_new) => Learned { is_new, is_known: true },
         Err(why) => {
             tracing::debug!(name = backend.spec.name, why, "a backend does not tell its resources");
-            learned = Learned { is_new: forget(backend), is_whole: false };
+            Learned { is_new: forget(backend), is_known: false }
         }
     }
-    match open_api::learn(core, backend).await {
-        Ok(is_new) => learned.is_new |= is_new,
-        Err(why) => tracing::debug!(name = backend.spec.name, why, "a backend does not tell its schemas"),
-    }
-    learned
+}
+
+/// Asks a backend for its schemas, which may take long; whether they are not what they were.
+pub(super) async fn learn_schemas(core: &Core, backend: &Backend) -> bool {
+    open_api::learn(core, backend).await.unwrap_or_else(|why| {
+        tracing::debug!(name = backend.spec.name, why, "a backend does not tell its schemas");
+        false
+    })
 }
 
 /// Takes back what it said of its resources; whether it had said something. Its schemas stay, as in kube-apiserver.

@@ -77,8 +77,26 @@ fn connection_names(headers: &HeaderMap) -> impl Iterator<Item = String> {
 
 /// Takes out what concerns one connection only.
 pub(super) fn without_connection(mut headers: HeaderMap) -> HeaderMap {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        // The pieces have been read: a length beside them is somebody's lie about where the message ends.
+        headers.remove(header::CONTENT_LENGTH);
+    }
     let named: Vec<String> = connection_names(&headers).collect();
     for name in named.iter().map(String::as_str).chain(OF_CONNECTION) {
+        headers.remove(name);
+    }
+    headers
+}
+
+/// The headers of an answer as a client gets them: whom a browser may hand it to is for this server to say.
+pub(super) fn for_client(backend: HeaderMap) -> HeaderMap {
+    let mut headers = without_connection(backend);
+    for name in [
+        header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        header::ACCESS_CONTROL_ALLOW_METHODS,
+        header::ACCESS_CONTROL_ALLOW_ORIGIN,
+    ] {
         headers.remove(name);
     }
     headers
@@ -149,6 +167,10 @@ fn without_bearer_protocol(headers: &mut HeaderMap) {
 }
 
 fn text(value: &str) -> Result<HeaderValue> {
+    if value.trim_matches([' ', '\t']) != value {
+        // Whoever reads it leaves out the white space.
+        return Err(untold(value));
+    }
     HeaderValue::from_bytes(value.as_bytes()).map_err(|_| untold(value))
 }
 

@@ -132,7 +132,7 @@ pub(crate) async fn forward_document(
 fn answer(code: StatusCode, headers: HeaderMap, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
-    *response.headers_mut() = headers::without_connection(headers);
+    *response.headers_mut() = headers::for_client(headers);
     response
 }
 

@@ -26,7 +26,10 @@ impl Registered {
             let is_available = availability::is_available(object);
             let backend = match known {
                 Some(known) if known.spec == spec => {
-                    known.set_available(is_available);
+                    if known.set_available(is_available) != is_available {
+                        // Somebody else says so: look at once.
+                        known.wake.notify_one();
+                    }
                     Arc::clone(known)
                 }
                 known => Arc::new(Backend::new(spec, is_available, known.map(|known| &**known))),

@@ -155,33 +155,40 @@ fn wake(
 
 /// Looks after one backend until it ends.
 async fn tend(core: Weak<Core>, backend: Arc<Backend>) {
-    let ended = backend.ended.clone();
-    ended.run_until_cancelled(look_again(core, backend)).await;
+    let both = async {
+        // Schemas are large, and a backend may take its time to tell them. Whether it answers is known meanwhile.
+        tokio::select! {
+            () = look_again(Weak::clone(&core), &backend) => {}
+            () = read_schemas(core, &backend) => {}
+        }
+    };
+    backend.ended.run_until_cancelled(both).await;
 }
 
-async fn look_again(core: Weak<Core>, backend: Arc<Backend>) {
+async fn look_again(core: Weak<Core>, backend: &Backend) {
     let mut bad_pause = FIRST_BAD;
     let mut documents_due = None;
     loop {
         let Some(running) = core.upgrade() else { return };
-        let verdict = availability::check(&running, &backend).await;
+        let verdict = availability::check(&running, backend).await;
         let is_available = verdict.is_available();
         backend.set_available(is_available);
-        if let Err(error) = availability::tell(&running, &backend, &verdict).await {
+        if let Err(error) = availability::tell(&running, backend, &verdict).await {
             tracing::warn!(name = backend.spec.name, %error, "the state of an APIService could not be written");
         }
         let now = running.env.instant();
         if !is_available {
             documents_due = None;
-            if documents::forget(&backend) {
+            if documents::forget(backend) {
                 running.aggregation.tell_change();
             }
         } else if documents_due.is_none_or(|due| due <= now) {
-            let learned = documents::learn(&running, &backend).await;
+            let learned = documents::learn_resources(&running, backend).await;
             if learned.is_new {
                 running.aggregation.tell_change();
             }
-            documents_due = learned.is_whole.then(|| now.later(DOCUMENTS));
+            documents_due = learned.is_known.then(|| now.later(DOCUMENTS));
+            backend.schemas_due.notify_one();
         }
         let is_whole = is_available && documents_due.is_some();
         let pause = if is_whole { GOOD } else { bad_pause };
@@ -192,6 +199,16 @@ async fn look_again(core: Weak<Core>, backend: Arc<Backend>) {
             biased;
             () = backend.wake.notified() => {}
             () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+async fn read_schemas(core: Weak<Core>, backend: &Backend) {
+    loop {
+        backend.schemas_due.notified().await;
+        let Some(running) = core.upgrade() else { return };
+        if documents::learn_schemas(&running, backend).await {
+            running.aggregation.tell_change();
         }
     }
 }

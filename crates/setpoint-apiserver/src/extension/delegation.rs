@@ -58,6 +58,14 @@ pub enum DelegationError {
         /// Why.
         source: pki::Error,
     },
+    /// It names proxies, or their headers, in a way that cannot be read.
+    #[error("the ConfigMap {NAMESPACE}/{NAME} has a {key} that is not a list of names")]
+    Names {
+        /// Which part of it.
+        key: String,
+        /// Why.
+        source: serde_json::Error,
+    },
 }
 
 /// The server in front of an extension server, which decides who asks and what they may do.
@@ -131,20 +139,25 @@ impl Delegation {
             Some(text) => pki::certificates(text)
                 .map_err(|source| DelegationError::Certificates { key: key.to_owned(), source }),
         };
-        let names = |key: &str| -> Vec<String> {
-            let text = data.get(&format!("requestheader-{key}")).map(String::as_str).unwrap_or_default();
-            serde_json::from_str(text).unwrap_or_default()
+        // An empty list of names means any proxy: what cannot be read must not become one.
+        let names = |key: &str| -> Result<Vec<String>, DelegationError> {
+            let key = format!("requestheader-{key}");
+            let Some(text) = data.get(&key) else { return Ok(Vec::new()) };
+            serde_json::from_str(text).map_err(|source| DelegationError::Names { key, source })
         };
         let (clients, proxies) =
             (certificates("client-ca-file")?, certificates("requestheader-client-ca-file")?);
-        let proxy = (!proxies.is_empty()).then(|| {
-            FrontProxy::new(proxies.clone())
-                .allowed_names(names("allowed-names"))
-                .username_headers(names("username-headers"))
-                .uid_headers(names("uid-headers"))
-                .group_headers(names("group-headers"))
-                .extra_header_prefixes(names("extra-headers-prefix"))
-        });
+        let proxy = match proxies.is_empty() {
+            true => None,
+            false => Some(
+                FrontProxy::new(proxies.clone())
+                    .allowed_names(names("allowed-names")?)
+                    .username_headers(names("username-headers")?)
+                    .uid_headers(names("uid-headers")?)
+                    .group_headers(names("group-headers")?)
+                    .extra_header_prefixes(names("extra-headers-prefix")?),
+            ),
+        };
         Ok(Published { data, clients, proxy, proxies })
     }
 

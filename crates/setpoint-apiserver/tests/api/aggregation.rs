@@ -199,7 +199,7 @@ async fn a_service_may_be_elsewhere_under_an_external_name() {
     becomes(&api, "Passed").await;
     assert_eq!(api.get(FLUNDERS).await.code, 200);
     let port = backend.address.port();
-    drop(backend);
+    backend.stop().await;
     let gone = api.get(FLUNDERS).await;
     let why =
         format!("error trying to reach service: dial tcp localhost:{port}: connect: connection refused\n");

@@ -380,7 +380,7 @@ async fn what_is_allowed_here_is_not_taken_for_more_there() {
 #[tokio::test]
 async fn an_answer_with_two_lengths_is_as_long_as_its_pieces() {
     let (api, _serving) = raw(
-        &b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\
+        &b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\
            access-control-allow-origin: *\r\n\r\n8\r\nabcdefgh\r\n0\r\n\r\n"[..],
         Manner::Once,
     )
@@ -403,7 +403,7 @@ async fn a_way_that_leads_back_here_ends() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = FrontProxy::usual(vec![authority.certificate_der().clone()]);
     let server = ApiServer::builder()
-        .env(Env::seeded(1))
+        .env(env.clone())
         .proxy_client(identity)
         .client_authorities(vec![ca.certificate_der().clone()])
         .front_proxy(proxy)

@@ -77,7 +77,7 @@ pub(crate) struct Backend {
     pub(crate) bundle: String,
     pub(crate) leaf: String,
     asked: Arc<AtomicUsize>,
-    _serving: Task<()>,
+    serving: Task<()>,
 }
 
 impl Backend {
@@ -97,7 +97,12 @@ impl Backend {
         let options = serve::Options { env: env.clone(), ..serve::Options::default() };
         let serving = env.spawn(serve::serve(service, listener, tls, options));
         let leaf = identity.to_pem().certificate;
-        Backend { address, bundle: ca.certificate_pem().to_owned(), leaf, asked, _serving: serving }
+        Backend { address, bundle: ca.certificate_pem().to_owned(), leaf, asked, serving }
+    }
+
+    /// Ends it, and waits until nobody listens any more.
+    pub(crate) async fn stop(self) {
+        self.serving.stop().await;
     }
 
     /// How many requests for objects have come.
