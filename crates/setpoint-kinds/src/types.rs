@@ -144,6 +144,8 @@ pub struct Field {
     pub ty: FieldType,
     /// The protobuf number; 0 when the field is not in the protobuf form.
     pub number: u32,
+    /// Where it stands in the Go struct, whose fields Go writes in this order. Those of embedded structs come first.
+    pub position: u16,
     /// Go's `omitempty`: false, 0, "" and empty lists and maps are left out.
     pub omit_empty: bool,
     /// Go's `omitzero`: a zero struct is left out too.

@@ -76,6 +76,7 @@ impl Declared {
             name,
             ty: field_type(next(&mut words), names),
             number: number(next(&mut words)),
+            position: 0,
             omit_empty: false,
             omit_zero: false,
             pointer: false,
@@ -153,8 +154,11 @@ fn finish(of: Declared, inherited: Vec<Field>) -> Type {
     let own: Vec<(u32, &str)> =
         of.fields.iter().filter(|field| field.number > 0).map(|field| (field.number, field.name)).collect();
     let required_times = of.fields.iter().filter(|field| field.is_required_time()).count();
-    let mut fields = of.fields;
-    fields.extend(inherited);
+    let mut fields = inherited;
+    fields.extend(of.fields);
+    for (position, field) in (0..).zip(&mut fields) {
+        field.position = position;
+    }
     fields.sort_unstable_by_key(|field| field.name);
     assert!(fields.is_sorted_by(|a, b| a.name < b.name), "the fields of {} have names of their own", of.name);
     let position = |name: &str| fields.binary_search_by_key(&name, |field| field.name).expect("joined");

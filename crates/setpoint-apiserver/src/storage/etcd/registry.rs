@@ -15,6 +15,7 @@ use crate::object;
 use crate::resource;
 
 mod definition;
+mod go_json;
 
 /// What encrypted values begin with; the name of the provider follows.
 const ENCRYPTED: &[u8] = b"k8s:enc:";
@@ -91,8 +92,9 @@ impl Layout for Registry {
             return protobuf::encode_as(ty, "v1", "RangeAllocation", protobuf::Json::text(value))
                 .map_err(|error| error.to_string());
         }
+        let parsed = || serde_json::from_slice(value).map_err(|error: serde_json::Error| error.to_string());
         let Some(BuiltIn { facts, stored, .. }) = self.built_in(&key.collection) else {
-            return as_go(value);
+            return Ok(go_json::of_map(&parsed()?));
         };
         match stored.encoding {
             Encoding::Protobuf => {
@@ -101,10 +103,9 @@ impl Layout for Registry {
                 encoded.map_err(|error| error.to_string())
             }
             Encoding::Json if facts.kind == "CustomResourceDefinition" => {
-                let v1: Value = serde_json::from_slice(value).map_err(|error| error.to_string())?;
-                as_go(&serde_json::to_vec(&definition::to_v1beta1(v1)).map_err(|error| error.to_string())?)
+                Ok(go_json::of_struct(facts.ty(), &definition::to_v1beta1(parsed()?)))
             }
-            Encoding::Json => as_go(value),
+            Encoding::Json => Ok(go_json::of_struct(facts.ty(), &parsed()?)),
         }
     }
 
@@ -197,23 +198,6 @@ impl BuiltIn {
 
 fn range_type() -> &'static Type {
     table().type_of_kind("", "v1", "RangeAllocation").expect("the table has the types of stored objects")
-}
-
-/// JSON as Go writes a map: fields in alphabetical order, three letters escaped, and a line of its own.
-fn as_go(value: &[u8]) -> Result<Vec<u8>, String> {
-    let value: Value = serde_json::from_slice(value).map_err(|error| error.to_string())?;
-    let text = serde_json::to_string(&value).map_err(|error| error.to_string())?;
-    let mut out = Vec::with_capacity(text.len() + 1);
-    for letter in text.chars() {
-        match letter {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                out.extend_from_slice(format!("\\u{:04x}", u32::from(letter)).as_bytes());
-            }
-            letter => out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
-        }
-    }
-    out.push(b'\n');
-    Ok(out)
 }
 
 #[cfg(test)]

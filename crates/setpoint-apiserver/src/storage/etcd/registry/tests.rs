@@ -87,11 +87,12 @@ fn definitions_are_stored_as_v1beta1() {
     };
     let object = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "foos.example.com"},
-        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "Foo", "plural": "foos"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"kind": "Foo", "listKind": "FooList", "plural": "foos", "singular": "foo"},
             "conversion": {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
                 "clientConfig": {"url": "https://x"}}},
             "versions": [version("v1"), version("v2")]},
-        "status": {"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": null}});
+        "status": {"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": ["v1"]}});
     let stored =
         layout.encode(&key("apiextensions.k8s.io/customresourcedefinitions", "x"), &object::encode(&object));
     let stored: Value = serde_json::from_slice(&stored.unwrap()).unwrap();
@@ -116,4 +117,33 @@ fn what_cannot_be_read_is_named() {
     assert!(decode(b"{}").contains("it is of "));
     let foreign = [Envelope::start("example.com/v1", "Secret", 0), Envelope::END.to_vec()].concat();
     assert!(decode(&foreign).contains("unknown here"));
+}
+
+#[test]
+fn definitions_are_json_in_the_order_of_go_structs() {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "integer", "maximum": 1e21, "minimum": 2.0,
+        "description": "a<b", "x-kubernetes-validations": [{"rule": "self > 1", "message": "no"}]}, "a": {"type": "string"}}});
+    let column = json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"});
+    let object = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"uid": "u", "name": "x", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"scope": "Cluster", "group": "example.com", "names": {"kind": "Foo", "plural": "foos"},
+            "conversion": {"strategy": "None"},
+            "versions": [{"name": "v1", "storage": true, "served": true, "schema": {"openAPIV3Schema": schema},
+                "additionalPrinterColumns": [column]}]},
+        "status": {"storedVersions": ["v1"], "conditions": [], "acceptedNames": {"kind": "", "plural": ""}}});
+    let key = key("apiextensions.k8s.io/customresourcedefinitions", "x");
+    let stored = Registry::new().encode(&key, &object::encode(&object)).unwrap();
+    let expected = concat!(
+        r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1beta1","metadata":{"name":"x","#,
+        r#""uid":"u","generation":1,"creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"group":"example.com","#,
+        r#""version":"v1","names":{"plural":"foos","kind":"Foo"},"scope":"Cluster","validation":{"openAPIV3Schema":"#,
+        r#"{"type":"object","properties":{"a":{"type":"string"},"spec":{"description":"a\u003cb","type":"integer","#,
+        r#""maximum":1e+21,"minimum":2,"x-kubernetes-validations":[{"rule":"self \u003e 1","message":"no"}]}}}},"#,
+        r#""versions":[{"name":"v1","served":true,"storage":true}],"additionalPrinterColumns":[{"name":"Age","#,
+        r#""type":"date","JSONPath":".metadata.creationTimestamp"}],"conversion":{"strategy":"None"},"#,
+        r#""preserveUnknownFields":false},"status":{"conditions":[],"acceptedNames":{"plural":"","kind":""},"#,
+        r#""storedVersions":["v1"]}}"#,
+        "\n"
+    );
+    assert_eq!(String::from_utf8(stored).unwrap(), expected);
 }
