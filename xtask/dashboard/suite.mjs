@@ -388,7 +388,12 @@ try {
     page.mayBeAway = true;
     await stop(demo.process);
     await page.until(`document.querySelector(".status").innerText === "connecting again" && !document.getElementById("notice").hidden`, "the page says that the server is away");
+    // The page comes back late: the new one has done much by then.
+    const reach = (offline) => page.send("Network.emulateNetworkConditions", { offline, latency: 0, downloadThroughput: -1, uploadThroughput: -1 });
+    await reach(true);
     demo = await start(options.setpoint, ["demo", "--web", `127.0.0.1:${port}`]);
+    await pause(3000);
+    await reach(false);
     await page.until(`document.querySelector(".status").innerText === "live" && document.getElementById("notice").hidden`, "and goes on by itself", 30_000);
     await page.until(`/[1-9]\\d*\\s*watches/.test(${text("#stage-reflector")})`, "with the numbers of the new one");
     // What it did before the page came back is told, too, and nothing of what its predecessor did.

@@ -65,7 +65,7 @@ pub(crate) fn stream(
         headers,
         filter,
         // What a key did may be older than all that others did since.
-        next: seen.unwrap_or_else(|| app.recorder.start()),
+        next: seen.unwrap_or_else(|| app.recorder.beginning()),
         most: MOST_BEFORE,
         next_at: None,
         numbers_at: None,

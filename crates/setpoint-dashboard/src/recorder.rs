@@ -90,7 +90,7 @@ impl Recorder {
     }
 
     /// The number of the first fact that is kept.
-    pub(crate) fn start(&self) -> u64 {
+    pub(crate) fn beginning(&self) -> u64 {
         self.recorded.lock().history.start()
     }
 
