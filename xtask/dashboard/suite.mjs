@@ -151,10 +151,11 @@ try {
     const kinds = [
       ["a key's life", key, (n) => ["scale", 2 - (n % 2)], `document.querySelector(".story .round")?.dataset.key`],
       ["an object", "#/objects?resource=foos.samplecontroller.k8s.io&key=default%2Fexample-foo", (n) => ["scale", 2 - (n % 2)], `document.querySelector(".history li")?.dataset.key`],
-      ["the numbers of the loop", "#/loop", (n) => ["scale", 2 - (n % 2)], `document.querySelector("#stage-server .more")?.innerText`],
+      // What they count is a controller's write: it is the change, by the server's own clock.
+      ["the numbers of the loop", "#/loop", (n) => ["scale", 2 - (n % 2)], `document.querySelector("#stage-server .more")?.innerText`, "write"],
       ["what follows, in Play", "#/play", (n) => ["scale", 2 - (n % 2)], `document.querySelector(".ticker li")?.dataset.key`],
     ];
-    for (const [what, hash, act, seen] of kinds) {
+    for (const [what, hash, act, seen, counted = ""] of kinds) {
       await play("scale", 1);
       await go(hash, `!!(${seen})`, `${what} is shown`);
       await pause(2500);
@@ -162,9 +163,16 @@ try {
       for (let n = 0; n < 10; n++) {
         const [name, value] = act(n);
         const took = await undisturbed(() => page.see(`new Promise((resolve, reject) => {
+          const counted = ${JSON.stringify(counted)};
+          const source = counted && new EventSource("/api/stream?key=example-foo");
+          const first = new Promise((found) => {
+            const start = Date.now();
+            if (source) source.addEventListener("facts", (event) => { for (const fact of JSON.parse(event.data).facts) if (fact.event.type === counted && Date.parse(fact.at) >= start) found(Date.parse(fact.at)); });
+          }).finally(() => source && source.close());
           const before = ${seen};
           const begun = performance.now();
-          const look = () => { if (${seen} !== before) resolve(performance.now() - begun); else if (performance.now() - begun > 5000) reject(new Error("nothing came")); else requestAnimationFrame(look); };
+          const done = () => { const [took, now] = [performance.now() - begun, Date.now()]; if (counted) first.then((at) => resolve(now - at)); else resolve(took); };
+          const look = () => { if (${seen} !== before) done(); else if (performance.now() - begun > 5000) reject(new Error("nothing came")); else requestAnimationFrame(look); };
           fetch("/api/play", {method: "POST", headers: {"content-type": "application/json"}, body: ${JSON.stringify(JSON.stringify({ act: name, value }))}});
           look();
         })`));

@@ -322,7 +322,7 @@ export class KeysView {
       const id = idOf(life);
       const slash = life.key.indexOf("/");
       const [namespace, name] = [life.key.slice(0, Math.max(0, slash)), life.key.slice(slash + 1)];
-      const bad = life.loops ? ["↻", h("span", { class: "word" }, " loops")] : life.failures ? [`✕ ${count(life.failures)}`] : null;
+      const bad = life.loops ? ["↻", h("span", { class: "word" }, "loops")] : life.failures ? [`✕ ${count(life.failures)}`] : null;
       return h("button", { "data-key": id, "aria-pressed": String(id === this.selected), title: `${life.controller}: ${life.key}`, onclick: () => this.choose(life) },
         h("span", { class: "k" }, name, h("small", {}, [life.controller, namespace].filter(Boolean).join(" · "))), bad && h("span", { class: "tag bad" }, ...bad), h("span", { class: "c" }, count(life.reconciles)));
     }), this.order.length === 0 && h("p", { class: "empty" }, "No key has moved yet."));

@@ -54,7 +54,8 @@ export class Stream extends EventTarget {
 
   /** Only facts about some keys, all of them. @param {Filter} filter */
   narrow(filter) {
-    if (JSON.stringify(filter) === JSON.stringify(this.filter)) return;
+    const { controller, key, namespace } = this.filter;
+    if (filter.controller === controller && filter.key === key && filter.namespace === namespace) return;
     this.filter = filter;
     this.facts = [];
     this.leftOut = 0;
