@@ -378,7 +378,7 @@ try {
       await pause(4000);
     }
     for (const [name, hash, there] of [["loop", "#/loop", "#stage-queue"], ["keys", "#/keys?sort=busiest", ".lane-names button"], ["findings", "#/findings", ".finding"]]) {
-      await page.size(1080, name === "loop" ? 520 : 760, false);
+      await page.size(name === "keys" ? 1240 : 1080, name === "loop" ? 590 : 760, false);
       await page.open(demo.url);
       await go(hash, `!!document.querySelector(${JSON.stringify(there)})`, `${name} has something to show`);
       if (name === "keys") await page.click(".lane-names button:nth-child(2)");
