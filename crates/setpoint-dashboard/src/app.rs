@@ -20,7 +20,7 @@ use crate::{DashboardConfig, Stage};
 /// Each page has one stream, and one more while it looks at an object.
 const MOST_STREAMS: usize = 64;
 /// How long a picture of the state is good for all who ask.
-const FRESH: std::time::Duration = std::time::Duration::from_millis(80);
+const FRESH: std::time::Duration = std::time::Duration::from_millis(40);
 
 pub(crate) struct App {
     pub(crate) facts: Facts,
@@ -51,18 +51,17 @@ impl App {
         }
     }
 
-    /// All numbers of the loop as they are now, as JSON. Those who ask at about the same time get the same.
-    pub(crate) fn state(&self) -> Arc<str> {
+    /// All numbers of the loop, as JSON, and of when they are. Those who ask at about the same time get the same.
+    pub(crate) fn state(&self) -> (Instant, Arc<str>) {
         let now = self.env.instant();
         let mut picture = self.picture.lock();
         if let Some((at, text)) = &*picture
             && now.saturating_duration_since(*at) < FRESH
         {
-            return text.clone();
+            return (*at, text.clone());
         }
         let text: Arc<str> = self.draw().to_string().into();
-        *picture = Some((now, text.clone()));
-        text
+        picture.insert((now, text)).clone()
     }
 
     fn draw(&self) -> Value {

@@ -19,15 +19,15 @@ use crate::subject::Filter;
 
 /// How soon after the last facts the next ones are sent, if they are few: what happens is seen when it happens.
 const SOON: Duration = Duration::from_millis(25);
-/// How often the numbers are sent at most, and facts, if they are many: below what the eye tells apart.
+/// How often the numbers are sent at most.
+const NUMBERS: Duration = Duration::from_millis(50);
+/// How often both are sent, if there are many facts: below what the eye tells apart.
 const EVERY: Duration = Duration::from_millis(100);
 /// How often the numbers are sent though nothing happens: times go on.
 const QUIET: Duration = Duration::from_secs(1);
 /// How many facts are sent at once; a page has to draw them.
 const MOST: usize = 250;
-/// How many facts a new page gets of what happened before.
-const BEFORE: u64 = 4000;
-/// How many of these at most.
+/// How many facts a page that opens or comes back gets of what happened before.
 const MOST_BEFORE: usize = 3000;
 /// How often it is asked whether somebody may still see this.
 const REVIEW: Duration = Duration::from_secs(30);
@@ -42,8 +42,9 @@ struct Feed {
     news: watch::Receiver<u64>,
     /// When it may be sent something again; none at first.
     next_at: Option<Instant>,
-    /// When the numbers are due, if it was sent facts since the last ones.
+    /// When the numbers are due, if something may have happened since the last ones.
     numbers_at: Option<Instant>,
+    /// Of when the last numbers were.
     numbers_sent: Option<Instant>,
     reviewed: Instant,
     _place: OwnedSemaphorePermit,
@@ -58,17 +59,14 @@ pub(crate) fn stream(
 ) -> impl Stream<Item = Bytes> + Send {
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let seen = last.and_then(|id| seen(id, app.recorder.boot()));
-    let (next, most) = match seen {
-        Some(seen) => (seen, MOST_BEFORE),
-        None => (app.recorder.beginning(BEFORE, &filter), MOST_BEFORE),
-    };
     let feed = Feed {
         news: app.recorder.news(),
         reviewed: app.env.instant(),
         headers,
         filter,
-        next,
-        most,
+        // What a key did may be older than all that others did since.
+        next: seen.unwrap_or_else(|| app.recorder.beginning()),
+        most: MOST_BEFORE,
         next_at: None,
         numbers_at: None,
         numbers_sent: None,
@@ -117,7 +115,8 @@ impl Feed {
         self.news.borrow_and_update();
         let sample = self.app.recorder.sample(self.next, &self.filter, self.most);
         (self.next, self.most) = (sample.next, MOST);
-        self.next_at = Some(now.later(pause_after(&sample)));
+        let pause = pause_after(&sample);
+        self.next_at = Some(now.later(pause));
         let mut text = if is_first { "retry: 1000\n\n".to_owned() } else { String::new() };
         if !sample.facts.is_empty() || sample.left_out > 0 || is_first {
             let id = format!("{}-{}", self.app.recorder.boot(), self.next);
@@ -125,11 +124,14 @@ impl Feed {
             let data = json!({"facts": facts, "leftOut": sample.left_out}).to_string();
             event(&mut text, "facts", Some(&id), &data);
         }
-        match self.numbers_sent.map(|sent| sent.later(EVERY)).filter(|due| now < *due) {
+        match self.numbers_sent.map(|sent| sent.later(pause.max(NUMBERS))).filter(|due| now < *due) {
             Some(due) => self.numbers_at = Some(due),
             None => {
-                event(&mut text, "state", None, &self.app.state());
-                (self.numbers_at, self.numbers_sent) = (None, Some(now));
+                let (of, state) = self.app.state();
+                event(&mut text, "state", None, &state);
+                // Drawn for another page a moment ago: what happened since is not in it.
+                self.numbers_at = (of < now).then(|| of.later(NUMBERS));
+                self.numbers_sent = Some(of);
             }
         }
         Some(text)
@@ -168,7 +170,38 @@ pub(crate) fn event(text: &mut String, name: &str, id: Option<&str>, data: &str)
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures::StreamExt;
+    use setpoint::{Facts, WorkQueue};
+    use setpoint_apiserver::ApiServer;
+    use setpoint_env::Env;
+
     use super::*;
+    use crate::DashboardConfig;
+
+    #[tokio::test(start_paused = true)]
+    async fn numbers_that_were_drawn_for_another_page_are_soon_followed_by_newer_ones() {
+        let (facts, env) = (Facts::default(), Env::system());
+        let client = ApiServer::builder().build().client();
+        let app = Arc::new(App::new(&facts, client, env.clone(), DashboardConfig::default()));
+        let _recording = app.recorder.start(&env, &facts);
+        let queue: WorkQueue<String> = WorkQueue::builder().facts("web", &facts).build();
+        app.state();
+        tokio::time::sleep(NUMBERS / 2).await;
+        queue.add("default/new".into());
+        let place = app.streams.clone().try_acquire_owned().unwrap();
+        let opened = env.instant();
+        let mut page = pin!(stream(app, HeaderMap::new(), Filter::default(), place));
+        loop {
+            let text = page.next().await.unwrap();
+            if String::from_utf8_lossy(&text).contains("\"ready\":1") {
+                break;
+            }
+        }
+        let took = env.instant().saturating_duration_since(opened);
+        assert!(took <= NUMBERS, "{took:?}");
+    }
 
     #[test]
     fn a_page_gets_few_facts_at_once_and_many_seldom() {

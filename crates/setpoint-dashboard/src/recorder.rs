@@ -89,12 +89,9 @@ impl Recorder {
         self.end.subscribe()
     }
 
-    /// Where a page begins that has seen nothing: with this many of the last facts, or with all that are kept, if it wants
-    /// only some. What it wants may be older than all that others did since.
-    pub(crate) fn beginning(&self, last: u64, filter: &Filter) -> u64 {
-        let history = &self.recorded.lock().history;
-        let last = if filter.is_open() { last } else { u64::MAX };
-        history.end().saturating_sub(last).max(history.start())
+    /// The number of the first fact that is kept.
+    pub(crate) fn beginning(&self) -> u64 {
+        self.recorded.lock().history.start()
     }
 
     pub(crate) fn sample(&self, from: u64, filter: &Filter, most: usize) -> Sample {

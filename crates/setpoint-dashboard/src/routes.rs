@@ -79,7 +79,7 @@ async fn read(
     let none = || refused(StatusCode::NOT_FOUND, "there is no such thing, or not any more");
     let text = |value: serde_json::Value| Ok(answer::json(value.to_string()));
     match path {
-        "/api/state" => Ok(answer::json(Bytes::copy_from_slice(app.state().as_bytes()))),
+        "/api/state" => Ok(answer::json(Bytes::copy_from_slice(app.state().1.as_bytes()))),
         "/api/findings" => text(app.recorder.findings(app.env.now())),
         "/api/stream" => {
             let place = place(app)?;

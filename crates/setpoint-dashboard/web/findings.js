@@ -80,7 +80,7 @@ function sentence(it) {
     case "failing": return [`${some(it.times, "failure")} in a row: `, h("span", { class: "bad" }, it.error ?? "")];
     case "lag": return it.error ? [h("span", { class: "bad" }, it.error), ` ${some(it.times, "failure")} so far.`] : [`Its oldest change has waited for ${span(it.millis)}.`];
     case "late": return [`Held for ${span(it.millis)}, ${some(it.times, "time")}.`];
-    case "hot": return [`${rate(it.rate)} at the last look, seen ${some(it.times, "time")}.`];
+    case "hot": return [`Reconciled ${rate(it.rate)} over ten seconds, when it was so last.`];
     case "slow": return [`The last one took ${span(it.millis)}; ${some(it.times, "time")} in all.`];
     case "unchanged": return [`${some(it.times, "write")} to ${it.resource} ${it.object} left the object as it was.`];
     default: return [];

@@ -311,7 +311,10 @@ export class KeysView {
     at.fillStyle = ink.quiet;
     at.font = `12px ${getComputedStyle(document.body).fontFamily}`;
     const { step, at: moments } = ticks(start, end, Math.max(2, width / 110));
-    for (const ms of moments) at.fillText(step < 1000 ? clock(ms).slice(3) : clock(ms).slice(0, 8), x(ms) + 4, 19);
+    for (const ms of moments) {
+      const text = step < 1000 ? clock(ms).slice(3) : clock(ms).slice(0, 8);
+      if (x(ms) + 4 + at.measureText(text).width <= width) at.fillText(text, x(ms) + 4, 19);
+    }
   }
 
   drawNames() {
@@ -319,9 +322,9 @@ export class KeysView {
       const id = idOf(life);
       const slash = life.key.indexOf("/");
       const [namespace, name] = [life.key.slice(0, Math.max(0, slash)), life.key.slice(slash + 1)];
-      const bad = life.loops ? "↻ loops" : life.failures ? `✕ ${life.failures}` : "";
+      const bad = life.loops ? ["↻", h("span", { class: "word" }, "loops")] : life.failures ? [`✕ ${count(life.failures)}`] : null;
       return h("button", { "data-key": id, "aria-pressed": String(id === this.selected), title: `${life.controller}: ${life.key}`, onclick: () => this.choose(life) },
-        h("span", { class: "k" }, name, h("small", {}, [life.controller, namespace].filter(Boolean).join(" · "))), bad && h("span", { class: "tag bad" }, bad), h("span", { class: "c" }, count(life.reconciles)));
+        h("span", { class: "k" }, name, h("small", {}, [life.controller, namespace].filter(Boolean).join(" · "))), bad && h("span", { class: "tag bad" }, ...bad), h("span", { class: "c" }, count(life.reconciles)));
     }), this.order.length === 0 && h("p", { class: "empty" }, "No key has moved yet."));
   }
 

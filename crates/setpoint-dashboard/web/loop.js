@@ -137,7 +137,7 @@ class Card {
     this.area = s("polygon", { class: "spark-area", points: "" });
     const name = h("span", { class: "name" }, stage.name);
     const what = h("span", { class: "what" }, stage.what);
-    const big = h("span", { class: "big" }, this.big, this.unit);
+    const big = h("span", { class: "big" }, this.big, " ", this.unit);
     const isServer = stage.id === "server";
     const body = isServer
       ? [h("span", { class: "row-of" }, name, what, this.trouble, big, this.more)]

@@ -26,7 +26,7 @@ export class ObjectsView {
     this.life = null;
     this.choose = h("select", { "aria-label": "Kind", onchange: () => this.go(this.choose.value, "") });
     this.search = h("input", { type: "search", placeholder: "part of a name", "aria-label": "Search objects", oninput: () => this.list.refresh() });
-    this.found = h("p", { class: "quiet", role: "status" });
+    this.found = h("span", { role: "status" });
     this.list = VirtualList.make({
       label: "Objects",
       fetch: async (offset, limit) => {
@@ -42,7 +42,7 @@ export class ObjectsView {
     });
     this.detail = h("div", { class: "stack" });
     this.element = h("div", {}, h("div", { class: "head" }, h("div", {}, h("h1", {}, "Objects"), h("p", { class: "ask" }, "Who made each of them, who changed what, and when."))),
-      h("div", { class: "split" }, h("div", {}, h("div", { class: "bar" }, this.choose, this.search), this.found, this.list), this.detail));
+      h("div", { class: "split" }, h("div", {}, h("div", { class: "bar" }, this.choose, this.search), h("p", { class: "quiet list-head" }, this.found, h("span", {}, "version")), this.list), this.detail));
     this.follow = new Follow(stream, () => this.look());
   }
 

@@ -94,7 +94,7 @@ export class Panel {
     const workers = new Map(this.stream.state.controllers.map((/** @type {any} */ it) => [it.controller, it.workers]));
     const rows = all.map((/** @type {any} */ it) => {
       const running = it.running.map((/** @type {any} */ run) => h("div", {}, h("a", { href: `#/keys?controller=${encodeURIComponent(it.controller)}&key=${encodeURIComponent(run.key)}` }, run.key), ` for ${span(this.stream.now() - run.since)}, because: ${run.reasons}`));
-      return [it.controller, it.work ?? "–", h("span", { class: "nowrap" }, `${it.running.length}${workers.has(it.controller) ? ` of ${workers.get(it.controller)}` : ""}`), count(it.reconciles), count(it.failed), took(it.p50Ms), took(it.p99Ms), running.length ? running : h("span", { class: "quiet" }, "nothing")];
+      return [it.controller, it.work ?? "not told", h("span", { class: "nowrap" }, `${it.running.length}${workers.has(it.controller) ? ` of ${workers.get(it.controller)}` : ""}`), count(it.reconciles), count(it.failed), took(it.p50Ms), took(it.p99Ms), running.length ? running : h("span", { class: "quiet" }, "nothing")];
     });
     return table("Workers", ["controller", "state", "busy", "reconciles", "failed", "p50", "p99", "does now"], rows, "No controller has begun to work.");
   }

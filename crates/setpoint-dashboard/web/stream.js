@@ -40,7 +40,11 @@ export class Stream extends EventTarget {
     source.addEventListener("open", () => this.turn("live"));
     source.addEventListener("error", () => this.turn(source.readyState === EventSource.CLOSED ? "refused" : "reconnecting"));
     source.addEventListener("state", (event) => this.hearState(JSON.parse(event.data)));
-    source.addEventListener("facts", (event) => this.hearFacts(JSON.parse(event.data)));
+    source.addEventListener("facts", (event) => {
+      // Facts come before the numbers: they are the first that another process says.
+      this.hearBoot(event.lastEventId.split("-")[0]);
+      this.hearFacts(JSON.parse(event.data));
+    });
   }
 
   /** A browser does not try again when it was refused. */
@@ -50,7 +54,8 @@ export class Stream extends EventTarget {
 
   /** Only facts about some keys, all of them. @param {Filter} filter */
   narrow(filter) {
-    if (JSON.stringify(filter) === JSON.stringify(this.filter)) return;
+    const { controller, key, namespace } = this.filter;
+    if (filter.controller === controller && filter.key === key && filter.namespace === namespace) return;
     this.filter = filter;
     this.facts = [];
     this.leftOut = 0;
@@ -74,15 +79,7 @@ export class Stream extends EventTarget {
   hearState(state) {
     this.turn("live");
     this.ahead = state.now - Date.now();
-    if (this.boot && this.boot !== state.boot) {
-      // Another process: what the last one did is history.
-      this.facts = [];
-      this.samples = [];
-      this.latest = undefined;
-      this.leftOut = 0;
-      this.dispatchEvent(new Event("reset"));
-    }
-    this.boot = state.boot;
+    this.hearBoot(state.boot);
     this.state = state;
     const last = this.samples.at(-1);
     const values = numbers(state);
@@ -92,6 +89,18 @@ export class Stream extends EventTarget {
       if (this.samples.length > SECONDS + 1) this.samples.shift();
     }
     this.dispatchEvent(new Event("state"));
+  }
+
+  /** Another process: what the last one did is history. @param {string} boot */
+  hearBoot(boot) {
+    if (this.boot && this.boot !== boot) {
+      this.facts = [];
+      this.samples = [];
+      this.latest = undefined;
+      this.leftOut = 0;
+      this.dispatchEvent(new Event("reset"));
+    }
+    this.boot = boot;
   }
 
   /** @param {{facts: any[], leftOut: number}} sample */
