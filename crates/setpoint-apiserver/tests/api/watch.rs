@@ -128,11 +128,18 @@ async fn a_kubelet_hears_of_the_pods_of_its_node_alone_and_how_far_the_server_is
     assert_eq!((&bookmark["type"], version(&bookmark["object"])), (&json!("BOOKMARK"), newest));
     api.merge(&format!("{PODS}/a"), &json!({"metadata": {"labels": {"x": "y"}}})).await.ok();
     api.delete(&format!("{PODS}/a"), &json!({"gracePeriodSeconds": 0})).await.ok();
-    // One that comes later, from a version of before, hears the same.
+    // One that comes later, from a version of before, hears the same; so does one that the name leads to.
     let mut late = watch(&format!("resourceVersion={from}")).await;
     assert_eq!(late.line().await, "ADDED a");
-    for watch in [&mut early, &mut late] {
-        assert_eq!([watch.line().await, watch.line().await], ["MODIFIED a", "DELETED a"]);
+    let by_name = format!("{PODS}?watch=true&fieldSelector=metadata.name%3Da&resourceVersion={from}");
+    let mut named = api.watch(&by_name).await;
+    assert_eq!(named.line().await, "MODIFIED a", "the binding");
+    loop {
+        let expected = named.line().await;
+        assert_eq!([early.line().await, late.line().await], [expected.clone(), expected.clone()]);
+        if expected == "DELETED a" {
+            break;
+        }
     }
     late.silent(MINUTE).await;
 }
