@@ -19,8 +19,8 @@ use setpoint_env::Env;
 
 use crate::support::Api;
 pub(crate) use backend::front_proxy;
-pub(crate) use streams::Upgrading;
 use backend::{Backend, GROUP, Setup};
+pub(crate) use streams::Upgrading;
 
 pub(crate) const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 pub(crate) const FLUNDERS: &str = "/apis/wardle.example.com/v1/namespaces/default/flunders";
