@@ -13,6 +13,7 @@ mod markdown;
 mod plots;
 mod programs;
 mod queue;
+mod scale;
 
 use std::fs;
 use std::path::PathBuf;
@@ -65,6 +66,8 @@ pub(crate) struct Bench {
     e2e: e2e::Options,
     #[command(flatten)]
     informer: informer::Options,
+    #[command(flatten)]
+    scale: scale::Options,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -81,6 +84,8 @@ enum Part {
     Informer,
     /// The work queue, beside client-go's.
     Queue,
+    /// A whole cluster as a process, durable and over TLS, watched from outside: up to thousands of nodes.
+    Scale,
 }
 
 impl Bench {
@@ -131,6 +136,7 @@ fn measure(options: &Bench, figures: &mut Figures) -> Result<()> {
             Part::E2e => e2e::run(options, figures),
             Part::Informer => informer::run(options, figures),
             Part::Queue => queue::run(options, figures),
+            Part::Scale => scale::run(options, figures),
         };
         // What was measured before something failed has taken minutes.
         if let Some(path) = &options.json {

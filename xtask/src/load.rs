@@ -3,7 +3,7 @@
 //! Requests are encoded beforehand and answers are hardly read, so that the
 //! server has as much of the machine as can be.
 
-mod connection;
+pub(crate) mod connection;
 mod fill;
 pub(crate) mod histories;
 mod hostile;
@@ -11,7 +11,7 @@ mod kill;
 mod latencies;
 mod lists;
 mod race;
-mod server;
+pub(crate) mod server;
 mod soak;
 mod svg;
 pub(crate) mod throughput;

@@ -108,6 +108,9 @@ pub(crate) fn write_object(
     out: &mut Vec<u8>,
 ) {
     match shape {
+        Shape::PartialMetadata(version) if resource.definition().is_none() && !resource.is_converted() => {
+            object::write_metadata(value, revision, version.api_version(), out);
+        }
         Shape::PartialMetadata(version) => {
             let object = convert::to_served(resource, object::decode(value, revision));
             object::append_object(out, &partial_metadata(object, version));

@@ -7,6 +7,8 @@
 //! The order of the fields is kube-apiserver's. Its built-in kinds are Go structs, which begin with `kind`; custom resources
 //! are maps, which are written in alphabetical order, `apiVersion` first. Nothing but this file knows the order.
 
+mod fields;
+
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
@@ -109,6 +111,23 @@ pub(crate) fn write_item(value: &[u8], revision: u64, out: &mut Vec<u8>) {
     write_rest(&value[at..], revision, out);
 }
 
+/// Appends the metadata alone of an object that is served as it is stored.
+pub(crate) fn write_metadata(value: &[u8], revision: u64, api_version: &str, out: &mut Vec<u8>) {
+    let at = metadata_start(value);
+    // With its opening brace.
+    let metadata = &value[at - 1..];
+    let mut values = serde_json::Deserializer::from_slice(metadata).into_iter::<serde::de::IgnoredAny>();
+    assert!(matches!(values.next(), Some(Ok(_))), "what was stored is JSON, since encode made it");
+    let end = values.byte_offset();
+    out.reserve(end + 120);
+    out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"");
+    out.extend_from_slice(api_version.as_bytes());
+    out.extend_from_slice(b"\",");
+    out.extend_from_slice(METADATA);
+    write_rest(&metadata[1..end], revision, out);
+    out.push(b'}');
+}
+
 fn write_rest(rest: &[u8], revision: u64, out: &mut Vec<u8>) {
     // What is not stored has none.
     if revision != 0 {
@@ -188,13 +207,18 @@ impl Attributes {
     /// The values of the fields that the kind can be selected by, in the order of `labels`.
     pub(crate) fn fields<'a>(&'a self, value: &[u8], labels: &[FieldLabel]) -> &'a [Box<str>] {
         self.fields.get_or_init(|| {
-            let object = parse(value);
+            let object = fields::prune(value, labels).unwrap_or_else(|_| parse(value));
             labels.iter().map(|label| label.value(&object).into()).collect()
         })
     }
 }
 
 impl Attributes {
+    /// The same if they are worked out already.
+    pub(crate) fn known_fields(&self) -> Option<&[Box<str>]> {
+        self.fields.get().map(|fields| &**fields)
+    }
+
     /// How many bytes they take so far, about.
     pub(crate) fn weight(&self) -> usize {
         // Two pointers and two lengths, and two pieces of memory of 16 bytes at least.
@@ -307,6 +331,24 @@ mod tests {
         write(&record.value, record.revision, &mut sent);
         assert_eq!(serde_json::from_slice::<Value>(&sent).unwrap(), expected);
         assert_eq!(decode(&record.value, record.revision), expected);
+    }
+
+    #[test]
+    fn metadata_are_cut_out_of_an_object() {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod", "spec": {"metadata": {"name": "no"}},
+            "metadata": {"name": "a", "labels": {"x": "}\\\"{"}, "managedFields": [{"fieldsV1": {"f:a": {}}}]}
+        });
+        for revision in [0, 7] {
+            let mut out = Vec::new();
+            write_metadata(&encode(&object), revision, "meta.k8s.io/v1", &mut out);
+            let mut metadata = object["metadata"].clone();
+            if revision != 0 {
+                metadata["resourceVersion"] = "7".into();
+            }
+            let expected = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
+            assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), expected);
+        }
     }
 
     #[test]

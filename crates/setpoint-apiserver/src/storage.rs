@@ -16,6 +16,7 @@
 //! - History is bounded in events and in bytes, and in time by whoever tells it what is old.
 
 mod backup;
+mod channels;
 mod collection;
 mod cursor;
 #[cfg(feature = "etcd")]
@@ -242,6 +243,17 @@ pub(crate) trait Storage: Send + Sync + 'static {
 
     /// Everything that happens to a collection after a revision.
     fn watch(&self, collection: &Arc<str>, after: Revision) -> Result<Watch, ReadError>;
+
+    /// The same for records whose field has a value, or had it before. An engine may tell of more.
+    fn watch_value(
+        &self,
+        collection: &Arc<str>,
+        after: Revision,
+        _field: Field,
+        _value: &str,
+    ) -> Result<Watch, ReadError> {
+        self.watch(collection, after)
+    }
 
     /// The newest revision that reads from memory are of.
     fn revision(&self) -> Revision;

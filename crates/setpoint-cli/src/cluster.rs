@@ -63,7 +63,7 @@ pub(crate) struct Parts {
 }
 
 /// More nodes than this have no addresses for their pods.
-pub(crate) const MOST_NODES: usize = 3000;
+pub(crate) const MOST_NODES: usize = 20_000;
 
 impl Parts {
     /// Checks what was asked for, before anything starts.

@@ -21,7 +21,7 @@ use setpoint::{
 };
 
 use crate::number::{Round, count, scaled, unless_zero};
-use crate::{failure, pod};
+use crate::{failure, pod, selected};
 
 /// How long one reconcile may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -32,7 +32,10 @@ const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(2 * 60);
 const CONDITION: &str = "DisruptionAllowed";
 
 pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<PodDisruptionBudget> {
-    let budgets = informers.informer::<PodDisruptionBudget>().lister();
+    let budgets = informers.informer::<PodDisruptionBudget>();
+    selected::index_selectors(&budgets, asked);
+    selected::index_objects(&informers.informer::<Pod>());
+    let budgets = budgets.lister();
     let by_scale = |budgets: &Lister<PodDisruptionBudget>, namespace: Option<String>| {
         let namespace = namespace.unwrap_or_default();
         let all = budgets.namespace(&namespace).list();
@@ -62,9 +65,16 @@ fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
     Selector::try_from(selector).ok()
 }
 
+/// The labels that every pod has that a budget covers, besides other conditions.
+fn asked(budget: &PodDisruptionBudget) -> Option<&BTreeMap<String, String>> {
+    static NONE: BTreeMap<String, String> = BTreeMap::new();
+    let selector = budget.spec.as_ref()?.selector.as_ref()?;
+    Some(selector.match_labels.as_ref().unwrap_or(&NONE))
+}
+
 fn covering(budgets: &Lister<PodDisruptionBudget>, pod: &Pod) -> Vec<ObjectKey> {
     let namespace = pod.namespace().unwrap_or_default();
-    let all = budgets.namespace(&namespace).list();
+    let all = selected::selectors_of(budgets, pod);
     let covering = all.iter().filter(|b| selector(b).is_some_and(|selector| selector.matches(pod.labels())));
     covering.map(|budget| ObjectKey::namespaced(&namespace, &budget.name_any())).collect()
 }
@@ -75,10 +85,12 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         return Ok(Action::done());
     }
     let namespace = key.namespace().unwrap_or_default();
-    let pods = match selector(&budget) {
-        Some(selector) => cx.lister::<Pod>().namespace(namespace).select(&selector),
+    let mut pods = match asked(&budget) {
+        Some(labels) => selected::having(&cx.lister::<Pod>(), namespace, labels),
         None => Vec::new(),
     };
+    let selector = selector(&budget);
+    pods.retain(|pod| selector.as_ref().is_some_and(|selector| selector.matches(pod.labels())));
     if pods.is_empty() {
         cx.recorder().event(&*budget, Event::normal("NoPods", "No matching pods found"));
     }

@@ -3,16 +3,17 @@
 mod plan;
 mod slices;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{DeleteParams, PostParams};
-use kube::core::{Selector, SelectorExt};
 use kube::{Api, ResourceExt};
 use setpoint::{Action, Context, Controller, Lister, ObjectKey, ReconcileError, SharedInformerFactory};
 
-use crate::failure;
+use crate::pace::{self, Pace};
+use crate::{failure, owned, selected};
 
 pub(crate) use self::slices::{HEADLESS, number};
 
@@ -21,44 +22,73 @@ const TIME_LIMIT: Duration = Duration::from_secs(60);
 const NAME: &str = "endpointslice-controller";
 /// How many services are worked on at the same time.
 const WORKERS: usize = 4;
+/// A service is written at most once in this time for each of its pods: so what a pod costs does not grow with their number.
+const PAUSE_PER_POD: Duration = Duration::from_millis(1);
+/// But this often at least.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Service> {
-    let services = informers.informer::<Service>().lister();
+    let services = index(informers);
+    owned::by_controller::<EndpointSlice>(informers);
     Controller::new(NAME, reconcile)
         .owns::<EndpointSlice>()
         .watches::<Pod>(move |pod| selecting(&services, pod))
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
+        .state(Pace::default())
+}
+
+/// Indexes services by their selectors, and pods by their labels. The services.
+pub(crate) fn index(informers: &SharedInformerFactory) -> Lister<Service> {
+    let services = informers.informer::<Service>();
+    selected::index_selectors(&services, selector);
+    selected::index_objects(&informers.informer::<Pod>());
+    services.lister()
 }
 
 /// The services that select a pod.
 pub(crate) fn selecting(services: &Lister<Service>, pod: &Pod) -> Vec<ObjectKey> {
     let namespace = pod.namespace().unwrap_or_default();
-    let services = services.namespace(&namespace).list();
-    let selecting = services
-        .iter()
-        .filter(|service| selector(service).is_some_and(|selector| selector.matches(pod.labels())));
+    let services = selected::selectors_of(services, pod);
+    let selects = |labels| selected::has_all(pod.labels(), labels);
+    let selecting = services.iter().filter(|service| selector(service).is_some_and(selects));
     selecting.map(|service| ObjectKey::namespaced(&namespace, &service.name_any())).collect()
 }
 
+/// How long a service with so many pods is left alone after it was written.
+pub(crate) fn pause(pods: usize) -> Duration {
+    pace::pause(pods, PAUSE_PER_POD, LONGEST_PAUSE)
+}
+
 /// What a service selects pods by; none if its endpoints are somebody else's business.
-pub(crate) fn selector(service: &Service) -> Option<Selector> {
+pub(crate) fn selector(service: &Service) -> Option<&BTreeMap<String, String>> {
     let spec = service.spec.as_ref().filter(|spec| spec.type_.as_deref() != Some("ExternalName"))?;
-    let labels = spec.selector.as_ref().filter(|labels| !labels.is_empty())?;
-    Some(labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+    spec.selector.as_ref().filter(|labels| !labels.is_empty())
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let namespace = key.namespace().unwrap_or_default();
     let service =
         cx.lister::<Service>().get(&key).filter(|service| service.metadata.deletion_timestamp.is_none());
+    let pace = cx.state::<Pace>();
     // The garbage collector sees to the slices of a service that is gone.
-    let Some(service) = service else { return Ok(Action::done()) };
+    let Some(service) = service else {
+        pace.forget(&key);
+        return Ok(Action::done());
+    };
     let Some(selector) = selector(&service) else { return Ok(Action::done()) };
-    let pods = cx.lister::<Pod>().namespace(namespace).select(&selector);
-    let mut current = cx.lister::<EndpointSlice>().namespace(namespace).list();
+    let (now, version) = (cx.env().instant(), service.metadata.resource_version.as_deref());
+    if let Some(wait) = pace.wait(&key, now, version) {
+        return Ok(Action::requeue_after(wait));
+    }
+    let pods = selected::having(&cx.lister::<Pod>(), namespace, selector);
+    let mut current =
+        owned::of(&cx.lister::<EndpointSlice>(), service.metadata.uid.as_deref().unwrap_or_default());
     current.retain(|slice| slices::is_of(slice, &service));
     let plan = plan::plan(&service, &pods, &current);
+    if !plan.is_empty() {
+        pace.rest(&key, now, pause(pods.len()), version);
+    }
     let api: Api<EndpointSlice> = Api::namespaced(cx.client(), namespace);
     // What comes is written before what goes: an endpoint whose ports change is in two slices for a moment, never in none.
     for slice in plan.create {

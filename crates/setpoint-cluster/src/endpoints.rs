@@ -10,8 +10,9 @@ use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use kube::{Api, ResourceExt};
 use setpoint::{Action, Context, Controller, Event, ObjectKey, ReconcileError, SharedInformerFactory};
 
-use crate::endpoint_slice::{HEADLESS, selecting, selector};
-use crate::failure;
+use crate::endpoint_slice::{HEADLESS, index, pause, selecting, selector};
+use crate::pace::Pace;
+use crate::{failure, selected};
 
 /// How long one reconcile may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -24,13 +25,14 @@ const OVER_CAPACITY: (&str, &str) = ("endpoints.kubernetes.io/over-capacity", "t
 const WORKERS: usize = 4;
 
 pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Service> {
-    let services = informers.informer::<Service>().lister();
+    let services = index(informers);
     Controller::new(NAME, reconcile)
         .watches::<Pod>(move |pod| selecting(&services, pod))
         // Those that somebody else keeps are nobody's business here, even without a Service.
         .watches::<Endpoints>(|endpoints| is_managed(endpoints).then(|| key(endpoints)).into_iter().collect())
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
+        .state(Pace::default())
 }
 
 fn is_managed(endpoints: &Endpoints) -> bool {
@@ -46,14 +48,20 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     let namespace = key.namespace().unwrap_or_default();
     let api: Api<Endpoints> = Api::namespaced(cx.client(), namespace);
     let current = cx.lister::<Endpoints>().get(&key);
+    let pace = cx.state::<Pace>();
     let Some(service) = cx.lister::<Service>().get(&key) else {
+        pace.forget(&key);
         return match current {
             Some(_) => delete(&api, key.name()).await,
             None => Ok(Action::done()),
         };
     };
     let Some(selector) = selector(&service) else { return Ok(Action::done()) };
-    let pods = cx.lister::<Pod>().namespace(namespace).select(&selector);
+    let (now, version) = (cx.env().instant(), service.metadata.resource_version.as_deref());
+    if let Some(wait) = pace.wait(&key, now, version) {
+        return Ok(Action::requeue_after(wait));
+    }
+    let pods = selected::having(&cx.lister::<Pod>(), namespace, selector);
     let mut wanted = match &current {
         Some(current) => (**current).clone(),
         None => Endpoints { metadata: metadata(&service), subsets: None },
@@ -62,6 +70,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     if current.as_deref() == Some(&wanted) {
         return Ok(Action::done());
     }
+    pace.rest(&key, now, pause(pods.len()), version);
     let is_new = current.is_none();
     let written = match is_new {
         true => api.create(&PostParams::default(), &wanted).await,

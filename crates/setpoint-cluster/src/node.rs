@@ -21,7 +21,7 @@ use setpoint::Manager;
 use setpoint::k8s_openapi::api::core::v1::{Node, Pod};
 use setpoint::kube::Client;
 use setpoint_env::Env;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::caches;
 
@@ -85,6 +85,8 @@ struct Inner {
     config: NodeConfig,
     client: Client,
     env: Env,
+    /// Turns to beat.
+    beats: Semaphore,
 }
 
 /// One node.
@@ -111,7 +113,8 @@ impl Nodes {
             (machine.name.clone(), machine)
         };
         let machines = (0..config.count).map(machine).collect();
-        Nodes { inner: Arc::new(Inner { machines, config, client, env }) }
+        let beats = Semaphore::new(machine::BEATS);
+        Nodes { inner: Arc::new(Inner { machines, config, client, env, beats }) }
     }
 
     /// Adds everything that makes the nodes live to a manager.
@@ -163,20 +166,16 @@ impl Machine {
         format!("172.18.{}.{}", host / 250, host % 250)
     }
 
-    fn network(&self) -> (usize, usize) {
-        (244 + self.number / 256, self.number % 256)
-    }
-
     /// The network that its pods are in.
     fn pod_cidr(&self) -> String {
-        let (high, low) = self.network();
+        let (high, low) = network(self.number);
         format!("10.{high}.{low}.0/24")
     }
 
     /// The address of a pod: the one that it has, or the first that is free. `others` are those of the pods of this
     /// node that the cache shows; a process that took over the node may not have come to all of them.
     fn pod_ip(&self, uid: &str, current: Option<&str>, others: impl IntoIterator<Item = String>) -> String {
-        let (high, low) = self.network();
+        let (high, low) = network(self.number);
         let prefix = format!("10.{high}.{low}.");
         let last_byte = |ip: &str| ip.strip_prefix(&prefix)?.parse::<u8>().ok();
         let mut addresses = self.addresses.lock();
@@ -196,8 +195,30 @@ impl Machine {
     }
 }
 
+/// The second and the third byte of the addresses of a node's pods: from 10.244.0.0 to the end of the network; the nodes after
+/// these have what is between the services' addresses and them.
+fn network(number: usize) -> (usize, usize) {
+    let high = number / 256;
+    let high = if high < 12 { 244 + high } else { 112 + (high - 12) };
+    (high, number % 256)
+}
+
 impl std::fmt::Debug for Nodes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.names()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn thousands_of_nodes_have_networks_of_their_own_and_none_of_the_services() {
+        let networks: BTreeSet<_> = (0..20_000).map(network).collect();
+        assert_eq!(networks.len(), 20_000);
+        assert!(networks.iter().all(|(high, low)| (112..256).contains(high) && *low < 256));
     }
 }

@@ -1,6 +1,5 @@
 //! ReplicaSets: as many pods of one template as the spec says.
 
-mod pace;
 pub(crate) mod ranking;
 mod status;
 
@@ -18,11 +17,21 @@ use setpoint::{
     Action, Context, Controller, Lister, ObjectKey, ReconcileError, SharedInformerFactory, patch_status,
 };
 
-use self::pace::Pace;
+use crate::pace::{Pace, pause};
 use crate::{owned, pod, pod_control};
 
 /// The most pods that one reconcile creates or deletes.
 const BURST: usize = 500;
+
+/// As long as pods are still to come, a set says at most this often that more of them are ready. It is short against what a
+/// pod takes to start.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A set counts its pods at most once in this time for each of them, if they are so many.
+const PAUSE_PER_POD: Duration = Duration::from_micros(100);
+const MANY: usize = 100;
+/// But this often at least.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a set waits for its caches before it acts on what they show: as long as kube-controller-manager's
 /// expectations last.
@@ -88,7 +97,21 @@ pub(crate) fn controller_for<K: Replicated>(name: &str, informers: &SharedInform
         .watches::<Pod>(move |pod| owned::concerned(&sets, pod, selects))
         .workers(5)
         .catch_up_limit(CATCH_UP_LIMIT)
-        .state(Pace::default())
+        .state(Paces::default())
+}
+
+/// How often sets count their pods, and tell how many of them are ready.
+#[derive(Default)]
+struct Paces {
+    counted: Pace,
+    told: Pace,
+}
+
+impl Paces {
+    fn forget(&self, key: &ObjectKey) {
+        self.counted.forget(key);
+        self.told.forget(key);
+    }
 }
 
 fn selects<K: Replicated>(set: &K, pod: &Pod) -> bool {
@@ -97,12 +120,17 @@ fn selects<K: Replicated>(set: &K, pod: &Pod) -> bool {
 
 async fn reconcile<K: Replicated>(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let Some(set) = cx.lister::<K>().get(&key) else {
-        cx.state::<Pace>().forget(&key);
+        cx.state::<Paces>().forget(&key);
         return Ok(Action::done());
     };
     let Some(selector) = set.selector() else {
         return Err(ReconcileError::terminal("the selector cannot be understood"));
     };
+    let paces = cx.state::<Paces>();
+    let generation = set.meta().generation.map(|generation| generation.to_string());
+    if let Some(wait) = paces.counted.wait(&key, cx.env().instant(), generation.as_deref()) {
+        return Ok(Action::requeue_after(wait));
+    }
     let candidates = owned::candidates(&cx.lister::<Pod>(), &*set);
     let (active, others): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|pod| pod::is_active(pod));
     let active = owned::claim_all(&cx, &*set, &selector, active, None).await?;
@@ -116,12 +144,17 @@ async fn reconcile<K: Replicated>(key: ObjectKey, cx: Context) -> Result<Action,
     };
     let now = cx.env().now();
     let status = status::of(&*set, &active, terminating, managed.as_ref().err(), now);
-    let pace = cx.state::<Pace>();
+    if managed.is_ok() && active.len() >= MANY {
+        let pause = pause(active.len(), PAUSE_PER_POD, LONGEST_PAUSE);
+        paces.counted.rest(&key, cx.env().instant(), pause, generation.as_deref());
+    }
     if managed.is_ok() && status::only_readiness_grows(&*set, &status) {
         // Many pods become ready at about the same time: one write for several of them will do.
-        if let Some(wait) = pace.wait(&key, cx.env().instant()) {
+        let now = cx.env().instant();
+        if let Some(wait) = paces.told.wait(&key, now, None) {
             return Ok(Action::requeue_after(wait));
         }
+        paces.told.rest(&key, now, PAUSE, None);
     }
     let sets: Api<K> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
     patch_status(&sets, &set, &K::own_status(status)).await?;

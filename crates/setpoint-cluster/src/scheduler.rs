@@ -5,7 +5,9 @@ mod ledger;
 mod needs;
 mod nodes;
 mod requests;
+mod waiting;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures::Stream;
@@ -71,13 +73,13 @@ fn follow_nodes(ledger: &SharedLedger) -> HandlerFns<Node> {
         .on_delete(move |node| deleted.change(|ledger| ledger.forget_node(&node.object)))
 }
 
-/// The pods that wait for a node, each time that one of them may have one.
+/// The pods that wait for a node, each time that one of them may have one, the most important first.
 fn wakings(ledger: SharedLedger) -> impl Stream<Item = ObjectKey> + Send + 'static {
-    unfold((ledger, Vec::new()), |(ledger, mut keys)| async move {
+    unfold((ledger, VecDeque::new()), |(ledger, mut keys)| async move {
         while keys.is_empty() {
-            keys = ledger.woken().await;
+            keys = ledger.woken().await.into();
         }
-        let key = keys.pop()?;
+        let key = keys.pop_front()?;
         Some((key, (ledger, keys)))
     })
 }

@@ -36,7 +36,7 @@ pub(super) struct Options {
     seconds: f64,
     /// apiserver: how many Pods are stored and listed.
     #[arg(long, default_value_t = 50_000)]
-    pods: usize,
+    stored_pods: usize,
     /// apiserver: how many ConfigMaps are stored beside them.
     #[arg(long, default_value_t = 120_000)]
     config_maps: usize,

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use super::figures::{Figures, Row, Series};
 
 /// The tables: a name, and what the names of their cases begin with or hold.
-const TABLES: [(&str, &str); 14] = [
+const TABLES: [(&str, &str); 15] = [
     ("informer", "informer of"),
     ("lookups", "lookups in"),
     ("growth", "growth from"),
@@ -21,6 +21,7 @@ const TABLES: [(&str, &str); 14] = [
     ("lists", "list of"),
     ("e2e", "e2e on"),
     ("in-process", "in one process"),
+    ("scale", "scale:"),
     ("cluster", " Deployments"),
 ];
 

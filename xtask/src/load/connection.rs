@@ -1,5 +1,7 @@
 //! One HTTP/1.1 connection over TLS that is used again and again.
 
+mod watch;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+pub(crate) use self::watch::Watch;
 use crate::kubeconfig::Kubeconfig;
 
 /// A connection as the administrator.

@@ -37,14 +37,21 @@ impl Server {
         memory: bool,
         arguments: &[&str],
     ) -> Result<Self> {
+        let arguments = [&["--no-controllers"], arguments].concat();
+        Self::up(binary, folder, memory, &arguments)
+    }
+
+    /// A durable server with all controllers and so many simulated nodes beside it.
+    pub(crate) fn start_cluster(binary: &Path, folder: &TempDir, nodes: usize) -> Result<Self> {
+        Self::up(binary, folder, false, &["--nodes", &nodes.to_string()])
+    }
+
+    fn up(binary: &Path, folder: &TempDir, memory: bool, arguments: &[&str]) -> Result<Self> {
         let data = folder.path().join("data");
         let kubeconfig = folder.path().join("kubeconfig");
         let begun = Instant::now();
         let mut command = Command::new(binary);
-        command
-            .args(["up", "--no-controllers", "--listen", "127.0.0.1:0", "--kubeconfig"])
-            .arg(&kubeconfig)
-            .args(arguments);
+        command.args(["up", "--listen", "127.0.0.1:0", "--kubeconfig"]).arg(&kubeconfig).args(arguments);
         if memory {
             command.arg("--memory")
         } else {
@@ -71,8 +78,17 @@ impl Server {
 
     /// Resident memory, in MiB.
     pub(crate) fn resident(&self) -> Result<f64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most that was resident, in MiB.
+    pub(crate) fn peak(&self) -> Result<f64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, which: &str) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+        let line = status.lines().find(|line| line.starts_with(which)).context("no such line")?;
         let kib: f64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
         Ok(kib / 1024.0)
     }

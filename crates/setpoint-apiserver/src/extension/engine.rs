@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Asked, Failure, FailureCause, Source};
 use crate::object;
 use crate::storage::{
-    Action, Change, Chunk, CommitError, Expect, Found, Freshness, Key, ListQuery, ReadError, Record,
+    Action, Change, Chunk, CommitError, Expect, Field, Found, Freshness, Key, ListQuery, ReadError, Record,
     Revision, Scan, Snapshot, Stats, Storage, Watch,
 };
 
@@ -187,6 +187,19 @@ impl Storage for Sourced {
         match self.source(collection) {
             None => self.engine.watch(collection, after),
             Some(source) => Ok(Watch::told(source.watch(&Asked::now(None), after), after)),
+        }
+    }
+
+    fn watch_value(
+        &self,
+        collection: &Arc<str>,
+        after: Revision,
+        field: Field,
+        value: &str,
+    ) -> Result<Watch, ReadError> {
+        match self.source(collection) {
+            None => self.engine.watch_value(collection, after, field, value),
+            Some(_) => self.watch(collection, after),
         }
     }
 

@@ -26,7 +26,7 @@ use crate::response::{Body, respond};
 use crate::selection::Selection;
 use crate::server::Core;
 use crate::status::{Result, Status};
-use crate::storage::{Event, Freshness, ListQuery, Record, Revision, Watch};
+use crate::storage::{Event, Freshness, Hint, ListQuery, Record, Revision, Watch};
 use crate::table::Tabulator;
 
 /// How often a client that asked for bookmarks gets one.
@@ -125,16 +125,25 @@ async fn start(
             }
             _ => core.storage.revision(),
         };
-        let watch = core.storage.watch(collection, after)?;
+        let watch = open(core, selection, after)?;
         return Ok(Start { watch, initial: VecDeque::new(), initial_end: None });
     }
     let query = ListQuery { fresh, ..selection.query() };
     let listing = gather(core, &query, usize::MAX, selection).await.map_err(Status::from)?;
     let revision = listing.meta.revision;
-    let watch = core.storage.watch(collection, revision)?;
+    let watch = open(core, selection, revision)?;
     let initial = listing.records.into();
     let streaming = options.initial_events == Some(true) && options.bookmarks;
     Ok(Start { watch, initial, initial_end: streaming.then_some(revision) })
+}
+
+/// A watch of what the selection may see.
+fn open(core: &Core, selection: &Selection, after: Revision) -> Result<Watch> {
+    let ListQuery { collection, hint, .. } = selection.query();
+    Ok(match hint {
+        Some(Hint::Field(field, value)) => core.storage.watch_value(&collection, after, field, &value)?,
+        _ => core.storage.watch(&collection, after)?,
+    })
 }
 
 /// One running watch.
@@ -178,6 +187,7 @@ impl Stream {
         if self.write_initial(&mut out) {
             return Some((out.into(), false));
         }
+        let mut is_bookmark_due = false;
         loop {
             // Looked at before the changes are: what happened before the end is still told.
             let retired = self.retired.as_ref().is_some_and(CancellationToken::is_cancelled);
@@ -193,6 +203,9 @@ impl Stream {
                     self.write_error(&Status::from(error), &mut out);
                     return Some((out.into(), true));
                 }
+            }
+            if is_bookmark_due {
+                self.append_bookmark(&mut out);
             }
             if !out.is_empty() {
                 return Some((out.into(), false));
@@ -214,7 +227,8 @@ impl Stream {
                     if self.core.env.instant() >= self.deadline {
                         return None;
                     }
-                    return Some((self.bookmark(), false));
+                    // What others did has not woken this watch, but it has seen it: a bookmark says how far the store is.
+                    is_bookmark_due = true;
                 }
                 () = retirement => {}
                 () = self.watch.changed() => {}
@@ -336,11 +350,9 @@ impl Stream {
         self.running.event();
     }
 
-    fn bookmark(&mut self) -> Bytes {
+    fn append_bookmark(&mut self, out: &mut Vec<u8>) {
         self.bookmarks = Some(self.core.env.instant().later(BOOKMARKS));
-        let mut out = Vec::new();
-        self.write_bookmark(self.position, None, &mut out);
-        out.into()
+        self.write_bookmark(self.position, None, out);
     }
 
     fn write_bookmark(

@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::sync::watch;
 
+use super::channels::{Channel, Channels};
 use super::history::Log;
 use super::index::Index;
-use super::{Field, Hint, Record, Revision};
+use super::{Event, Field, Hint, Record, Revision};
 
 #[derive(Debug)]
 pub(super) struct Collection {
@@ -22,6 +23,8 @@ pub(super) struct Collection {
     indices: Mutex<BTreeMap<&'static str, Index>>,
     pub(super) log: Log,
     pub(super) changed: watch::Sender<Revision>,
+    /// By the names of their fields.
+    channels: BTreeMap<&'static str, Channels>,
 }
 
 #[derive(Debug)]
@@ -38,6 +41,7 @@ impl Default for Collection {
             indices: Mutex::default(),
             log: Log::default(),
             changed: watch::Sender::new(0),
+            channels: BTreeMap::new(),
         }
     }
 }
@@ -89,6 +93,49 @@ impl Collection {
             }
         }
         Some(previous)
+    }
+
+    /// Tells of what happens after a revision to the records whose field has a value, or had it.
+    pub(super) fn subscribe(
+        &mut self,
+        field: Field,
+        value: &str,
+        after: Revision,
+    ) -> watch::Receiver<Revision> {
+        let channels = self.channels.entry(field.name()).or_insert_with(|| Channels::new(field));
+        channels.subscribe(value, after, self.log.after(after))
+    }
+
+    /// The events of a value that somebody watches.
+    pub(super) fn channel(&self, field: Field, value: &str) -> Option<&Channel> {
+        self.channels.get(field.name())?.get(value)
+    }
+
+    /// The fields of which somebody watches a value.
+    pub(super) fn watched_fields(&self) -> impl Iterator<Item = Field> {
+        self.channels.values().filter(|channels| !channels.is_empty()).map(Channels::field)
+    }
+
+    /// Tells everybody whom an event concerns.
+    pub(super) fn tell(&mut self, event: &Arc<Event>) {
+        self.changed.send_replace(event.revision());
+        for channels in self.channels.values_mut().filter(|channels| !channels.is_empty()) {
+            channels.push(event);
+        }
+    }
+
+    /// History gives up its oldest event.
+    pub(super) fn forget(&mut self, event: &Arc<Event>) {
+        for channels in self.channels.values_mut().filter(|channels| !channels.is_empty()) {
+            channels.forget(event);
+        }
+    }
+
+    /// All of history is given up at once.
+    #[cfg(feature = "etcd")]
+    pub(super) fn forget_all(&mut self, up_to: Revision) {
+        self.log.restore_forgotten(up_to);
+        self.channels.values_mut().for_each(|channels| channels.forget_all(up_to));
     }
 
     /// How many records are under a prefix, if that is known without a walk: for all of them, and for a namespace.

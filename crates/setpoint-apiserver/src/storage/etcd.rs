@@ -41,7 +41,7 @@ use self::stats::{Measured, Operation};
 use super::state::State;
 use super::view::View;
 use super::{
-    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan,
+    Change, CommitError, Field, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan,
     Snapshot, Stats, Storage, Watch,
 };
 
@@ -282,6 +282,16 @@ impl Storage for Etcd {
 
     fn watch(&self, collection: &Arc<str>, after: Revision) -> Result<Watch, ReadError> {
         self.shared.view.watch(collection, after)
+    }
+
+    fn watch_value(
+        &self,
+        collection: &Arc<str>,
+        after: Revision,
+        field: Field,
+        value: &str,
+    ) -> Result<Watch, ReadError> {
+        self.shared.view.watch_value(collection, after, field, value)
     }
 
     fn revision(&self) -> Revision {

@@ -145,7 +145,7 @@ impl Bounds {
         self.bytes + usize::try_from(self.encoded.load(Relaxed)).unwrap_or(0)
     }
 
-    /// Appends an event to its collection's log.
+    /// Appends an event to its collection's log, and gives it.
     pub(super) fn push(
         &mut self,
         collection: &Arc<str>,
@@ -153,7 +153,7 @@ impl Bounds {
         record: Arc<Record>,
         previous: Option<Arc<Record>>,
         deleted: bool,
-    ) {
+    ) -> Arc<Event> {
         self.bytes += OVERHEAD;
         self.count(&record);
         if let Some(previous) = &previous {
@@ -163,7 +163,9 @@ impl Bounds {
         let (protobuf, counted) = (OnceLock::new(), AtomicUsize::new(0));
         let encoded = Arc::clone(&self.encoded);
         self.order.push_back(Arc::clone(collection));
-        log.events.push_back(Arc::new(Event { record, previous, deleted, protobuf, counted, encoded }));
+        let event = Arc::new(Event { record, previous, deleted, protobuf, counted, encoded });
+        log.events.push_back(Arc::clone(&event));
+        event
     }
 
     /// Counts a record, or counts it anew: selectors may have worked out its attributes since.

@@ -12,7 +12,7 @@ use super::state::State;
 use super::view::View;
 use super::write::Write;
 use super::{
-    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan,
+    Change, CommitError, Field, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan,
     Snapshot, Stats, Storage, Watch,
 };
 
@@ -71,6 +71,16 @@ impl Storage for Memory {
 
     fn watch(&self, collection: &Arc<str>, after: Revision) -> Result<Watch, ReadError> {
         self.view.watch(collection, after)
+    }
+
+    fn watch_value(
+        &self,
+        collection: &Arc<str>,
+        after: Revision,
+        field: Field,
+        value: &str,
+    ) -> Result<Watch, ReadError> {
+        self.view.watch_value(collection, after, field, value)
     }
 
     fn revision(&self) -> Revision {

@@ -49,7 +49,7 @@ use self::writer::Writer;
 use super::state::State;
 use super::view::View;
 use super::{
-    Change, CommitError, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan,
+    Change, CommitError, Field, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan,
     Snapshot, Stats, Storage, Watch,
 };
 use crate::folder;
@@ -122,6 +122,16 @@ impl Storage for Redb {
 
     fn watch(&self, collection: &Arc<str>, after: Revision) -> Result<Watch, ReadError> {
         self.view.watch(collection, after)
+    }
+
+    fn watch_value(
+        &self,
+        collection: &Arc<str>,
+        after: Revision,
+        field: Field,
+        value: &str,
+    ) -> Result<Watch, ReadError> {
+        self.view.watch_value(collection, after, field, value)
     }
 
     fn revision(&self) -> Revision {

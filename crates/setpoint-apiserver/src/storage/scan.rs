@@ -62,6 +62,11 @@ impl Field {
     pub(crate) fn value<'a>(&self, record: &'a Record) -> &'a str {
         &record.attributes.fields(&record.value, self.labels)[self.at]
     }
+
+    /// The same if somebody has asked for it before.
+    pub(crate) fn known<'a>(&self, record: &'a Record) -> Option<&'a str> {
+        record.attributes.known_fields().map(|fields| &*fields[self.at])
+    }
 }
 
 impl ListQuery {

@@ -12,7 +12,7 @@ use super::cursor::Cursor;
 use super::history::Bounds;
 use super::write::{Effect, Write};
 use super::{
-    Action, Batch, Change, Chunk, Event, Expect, Freshness, Key, Limits, ListQuery, ReadError, Record,
+    Action, Batch, Change, Chunk, Event, Expect, Field, Freshness, Key, Limits, ListQuery, ReadError, Record,
     Revision, Snapshot, Stats,
 };
 
@@ -74,8 +74,8 @@ impl State {
             let (record, deleted) = (Arc::clone(&write.record), write.effect == Effect::Delete);
             let previous = self.replace(write);
             let entry = self.collections.get_mut(&collection).expect("the write has made it");
-            self.bounds.push(&collection, &mut entry.log, record, previous, deleted);
-            entry.changed.send_replace(revision);
+            let event = self.bounds.push(&collection, &mut entry.log, record, previous, deleted);
+            entry.tell(&event);
         }
     }
 
@@ -107,7 +107,7 @@ impl State {
         self.expiries.clear();
         for collection in self.collections.values_mut() {
             collection.clear();
-            collection.log.restore_forgotten(self.revision);
+            collection.forget_all(self.revision);
         }
         for (key, record) in records {
             self.replace(Write { key, record, effect: Effect::Put { expires: None } });
@@ -194,7 +194,9 @@ impl State {
 
     fn forget_oldest_of(&mut self, name: &str) -> Arc<Event> {
         let collection = self.collections.get_mut(name).expect("history names only known collections");
-        self.bounds.forget_oldest(&mut collection.log)
+        let event = self.bounds.forget_oldest(&mut collection.log);
+        collection.forget(&event);
+        event
     }
 
     /// The deletes of what has expired by `now`.
@@ -265,14 +267,70 @@ impl State {
         }
     }
 
-    /// Tells of each change of a collection after `after`, if all of them are still there.
+    /// Tells of each change of a collection after `after`, if all of them are still there; of one value of a field alone, if
+    /// that is asked for.
     pub(super) fn subscribe(
         &mut self,
         collection: &Arc<str>,
         after: Revision,
+        value: Option<(Field, &str)>,
     ) -> Result<watch::Receiver<Revision>, ReadError> {
         self.check_revision(collection, after)?;
-        Ok(self.collections.entry(Arc::clone(collection)).or_default().changed.subscribe())
+        let collection = self.collections.entry(Arc::clone(collection)).or_default();
+        Ok(match value {
+            Some((field, value)) => collection.subscribe(field, value, after),
+            None => collection.changed.subscribe(),
+        })
+    }
+
+    /// The fields of a collection of which somebody watches a value.
+    pub(super) fn watched_fields(&self, collection: &str) -> impl Iterator<Item = Field> {
+        self.collections.get(collection).into_iter().flat_map(Collection::watched_fields)
+    }
+
+    /// The events of a collection, as [`State::events`] gives them; none of one that nobody has written to.
+    pub(super) fn some_events(
+        &self,
+        collection: &Arc<str>,
+        after: Revision,
+        limit: usize,
+    ) -> Result<Batch, ReadError> {
+        match self.collections.contains_key(collection) {
+            true => self.events(collection, after, limit),
+            false => Ok(Batch { events: Vec::new(), complete_to: self.revision, more: false }),
+        }
+    }
+
+    /// The events of a value after `after`, as [`State::events`] gives those of all: of a channel that was subscribed to.
+    pub(super) fn events_of(
+        &self,
+        collection: &Arc<str>,
+        after: Revision,
+        limit: usize,
+        (field, value): (Field, &str),
+    ) -> Result<Batch, ReadError> {
+        let channel = self.collections[collection].channel(field, value);
+        let channel = channel.expect("there is a channel as long as somebody has subscribed to it");
+        let floor = channel.forgotten();
+        if after < floor {
+            return Err(ReadError::Compacted { asked: after, floor });
+        }
+        let pending = channel.after(after);
+        let is_all = pending.len() <= limit;
+        let mut events: Vec<Arc<Event>> = Vec::new();
+        for event in pending {
+            // Those of one revision stay together.
+            let is_torn = events.last().is_some_and(|last| last.revision() == event.revision());
+            if events.len() >= limit && !is_torn {
+                break;
+            }
+            events.push(Arc::clone(event));
+        }
+        let complete_to = match events.last() {
+            Some(last) if !is_all => last.revision(),
+            _ => self.revision,
+        };
+        Ok(Batch { events, complete_to, more: !is_all })
     }
 
     /// The events of a collection after `after`, about `limit`, and not many more bytes than [`BATCH_BYTES`]. All events of a

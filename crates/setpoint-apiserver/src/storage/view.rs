@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::cursor::Cursor;
 use super::state::State;
 use super::watch::Feed;
-use super::{Batch, Chunk, Found, Freshness, Key, ListQuery, ReadError, Revision, Scan, Watch};
+use super::{Batch, Chunk, Field, Found, Freshness, Key, ListQuery, ReadError, Revision, Scan, Watch};
 
 /// A state that its engine changes and everybody reads, behind one lock that is held for microseconds.
 #[derive(Clone, Debug)]
@@ -63,20 +63,58 @@ impl View {
     }
 
     pub(super) fn watch(&self, collection: &Arc<str>, after: Revision) -> Result<Watch, ReadError> {
-        let changed = self.write(|state| state.subscribe(collection, after))?;
-        let feed = ViewFeed { view: self.clone(), collection: Arc::clone(collection) };
+        let changed = self.write(|state| state.subscribe(collection, after, None))?;
+        let feed = ViewFeed { view: self.clone(), collection: Arc::clone(collection), value: None };
         Ok(Watch::new(Arc::new(feed), changed, after))
     }
+
+    /// The same for the records whose field has a value, or had it.
+    pub(super) fn watch_value(
+        &self,
+        collection: &Arc<str>,
+        after: Revision,
+        field: Field,
+        value: &str,
+    ) -> Result<Watch, ReadError> {
+        self.work_out(collection, after, field)?;
+        let changed = self.write(|state| state.subscribe(collection, after, Some((field, value))))?;
+        let value = Some((field, value.into()));
+        let feed = ViewFeed { view: self.clone(), collection: Arc::clone(collection), value };
+        Ok(Watch::new(Arc::new(feed), changed, after))
+    }
+
+    /// Reads a field of all that has happened since a revision. It is kept with the records: who needs it under the lock
+    /// does not have to look for it there.
+    fn work_out(&self, collection: &Arc<str>, mut after: Revision, field: Field) -> Result<(), ReadError> {
+        loop {
+            let batch = self.read(|state| state.some_events(collection, after, STEP))?;
+            for event in &batch.events {
+                field.value(&event.record);
+                event.previous.as_deref().map(|previous| field.value(previous));
+            }
+            if !batch.more {
+                return Ok(());
+            }
+            after = batch.complete_to;
+        }
+    }
 }
+
+/// How many events are read at once.
+const STEP: usize = 256;
 
 struct ViewFeed {
     view: View,
     collection: Arc<str>,
+    value: Option<(Field, Box<str>)>,
 }
 
 impl Feed for ViewFeed {
     fn read(&self, after: Revision, limit: usize) -> Result<Batch, ReadError> {
-        self.view.read(|state| state.events(&self.collection, after, limit))
+        self.view.read(|state| match &self.value {
+            Some((field, value)) => state.events_of(&self.collection, after, limit, (*field, value)),
+            None => state.events(&self.collection, after, limit),
+        })
     }
 }
 

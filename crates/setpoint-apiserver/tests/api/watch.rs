@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Api, MAPS, labelled, map, version};
+use crate::support::{Api, MAPS, PODS, labelled, map, pod, version};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -99,6 +99,49 @@ async fn an_object_enters_and_leaves_a_selection() {
     assert_eq!(version(&event["object"]), version(&left), "at the version at which it left");
     api.delete(&path, &Value::Null).await.ok();
     watch.silent(MINUTE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_hears_of_the_pods_of_its_node_alone_and_how_far_the_server_is() {
+    let api = Api::new();
+    api.post(PODS, &pod("a")).await.ok();
+    let from = version(&api.get(PODS).await.ok());
+    let watch = |query: &str| {
+        let path = format!("/api/v1/pods?watch=true&fieldSelector=spec.nodeName%3Dnode-1&{query}");
+        let api = &api;
+        async move { api.watch(&path).await }
+    };
+    let bind = async |name: &str, node: &str| {
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
+        api.post(&format!("{PODS}/{name}/binding"), &binding).await.ok();
+    };
+    let mut early = watch(&format!("resourceVersion={from}&allowWatchBookmarks=true")).await;
+    bind("a", "node-1").await;
+    assert_eq!(early.line().await, "ADDED a");
+    for number in 0..20 {
+        api.post(PODS, &pod(&format!("b{number}"))).await.ok();
+        bind(&format!("b{number}"), "node-2").await;
+    }
+    let newest = version(&api.get(PODS).await.ok());
+    let bookmark = early.next().await.unwrap();
+    assert_eq!((&bookmark["type"], version(&bookmark["object"])), (&json!("BOOKMARK"), newest));
+    api.merge(&format!("{PODS}/a"), &json!({"metadata": {"labels": {"x": "y"}}})).await.ok();
+    api.delete(&format!("{PODS}/a"), &json!({"gracePeriodSeconds": 0})).await.ok();
+    // One that comes later, from a version of before, hears the same; so does one that the name leads to.
+    let mut late = watch(&format!("resourceVersion={from}")).await;
+    assert_eq!(late.line().await, "ADDED a");
+    let by_name = format!("{PODS}?watch=true&fieldSelector=metadata.name%3Da&resourceVersion={from}");
+    let mut named = api.watch(&by_name).await;
+    assert_eq!(named.line().await, "MODIFIED a", "the binding");
+    loop {
+        let expected = named.line().await;
+        assert_eq!([early.line().await, late.line().await], [expected.clone(), expected.clone()]);
+        if expected == "DELETED a" {
+            break;
+        }
+    }
+    late.silent(MINUTE).await;
 }
 
 #[tokio::test(start_paused = true)]

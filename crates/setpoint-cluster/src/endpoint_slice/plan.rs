@@ -22,6 +22,12 @@ pub(super) struct Plan {
     pub(super) delete: Vec<String>,
 }
 
+impl Plan {
+    pub(super) fn is_empty(&self) -> bool {
+        self.create.is_empty() && self.update.is_empty() && self.delete.is_empty()
+    }
+}
+
 /// A slice that is there, and what it should have.
 struct Kept {
     current: Arc<EndpointSlice>,

@@ -104,8 +104,14 @@ impl Kubelet {
 
     fn forget(&self, key: &ObjectKey) {
         self.waiting.set(key, None);
-        let Some(life) = self.lives.lock().remove(key) else { return };
-        for machine in self.nodes.inner.machines.values() {
+        if let Some(life) = self.lives.lock().remove(key) {
+            self.release(&life);
+        }
+    }
+
+    /// Frees the address of a pod whose life is over.
+    fn release(&self, life: &Life) {
+        if let Some(machine) = self.nodes.inner.machines.get(&life.node) {
             machine.release(&life.uid);
         }
     }
@@ -117,7 +123,7 @@ impl Kubelet {
         let find = || Life::find(pod, now, cx.env(), delays);
         let life = lives.entry(key.clone()).or_insert_with(find);
         if Some(&life.uid) != pod.metadata.uid.as_ref() {
-            *life = find();
+            self.release(&std::mem::replace(life, find()));
         }
         let obstacle = if life.is_before_start() { self.obstacle(key, pod, cx) } else { None };
         let told = life.advance(pod, obstacle.as_ref(), now, cx.env(), delays);

@@ -49,6 +49,8 @@ pub(super) enum Stage {
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     pub(super) uid: String,
+    /// The node that it is on.
+    pub(super) node: String,
     pub(super) stage: Stage,
     /// When the pod came to the node.
     pub(super) arrived: Timestamp,
@@ -98,6 +100,7 @@ impl Life {
         let arrived = status.and_then(|status| status.start_time.as_ref()).map_or(now.wall, |time| time.0);
         let mut life = Life {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
+            node: crate::pod::node_name(pod).to_owned(),
             stage: Stage::Creating,
             arrived,
             started: None,

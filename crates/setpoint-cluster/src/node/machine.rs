@@ -27,6 +27,8 @@ const RENEWAL: Duration = Duration::from_secs(10);
 const REPORT: Duration = Duration::from_secs(300);
 /// How long a heartbeat may take.
 const LIMIT: Duration = Duration::from_secs(10);
+/// How many nodes beat at the same time. Thousands that start together would all be late otherwise.
+pub(super) const BEATS: usize = 64;
 /// How long to wait after a request failed.
 const RETRY: Duration = Duration::from_secs(1);
 /// The version of the kubelet that the nodes play.
@@ -95,7 +97,10 @@ impl Nodes {
         let env = &self.inner.env;
         let mut reported = None;
         let mut lease: Option<Lease> = None;
+        let mut is_first = true;
         loop {
+            // Nobody closes it.
+            let turn = self.inner.beats.acquire().await;
             let is_well = nodes.get(&ObjectKey::cluster(&machine.name)).is_some_and(|node| is_ready(&node));
             let due =
                 !is_well || reported.is_none_or(|at| env.instant().saturating_duration_since(at) >= REPORT);
@@ -107,7 +112,11 @@ impl Nodes {
                 lease = Some(self.renew(machine, lease.take()).await?);
                 Ok::<_, BeatError>(())
             };
-            let wait = match timeout(LIMIT, done).await.unwrap_or_else(|late| Err(late.into())) {
+            let outcome = timeout(LIMIT, done).await.unwrap_or_else(|late| Err(late.into()));
+            drop(turn);
+            let wait = match outcome {
+                // Those that have started together do not beat together.
+                Ok(()) if std::mem::take(&mut is_first) => env.jitter(RENEWAL / 4, 3.0),
                 Ok(()) => env.jitter(RENEWAL, 0.04),
                 Err(foreign @ BeatError::Foreign(_)) => return foreign,
                 Err(error) => {

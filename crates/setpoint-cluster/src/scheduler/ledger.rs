@@ -2,7 +2,7 @@
 //! wait for one.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -14,10 +14,7 @@ use tokio::sync::Notify;
 use super::needs::{Needs, Port};
 use super::nodes::Nodes;
 use super::requests::Amounts;
-
-/// How many pods with equal needs are tried again at the same time when something has become free. The others follow as
-/// these find a place: most often there is one for a few of them only.
-const BATCH: usize = 16;
+use super::waiting::{Turn, Waiting};
 
 /// A ledger that handlers and workers share. Clones are the same.
 #[derive(Clone, Default)]
@@ -31,21 +28,7 @@ pub(super) struct SharedLedger {
 pub(super) struct Ledger {
     nodes: Nodes,
     placed: HashMap<String, Placed>,
-    /// The most important first, then the oldest.
-    waiting: BTreeMap<Turn, Waiting>,
-    turns: HashMap<ObjectKey, Turn>,
-    /// Needs that no node meets, by class, and why. As long as nothing becomes free, that stays so.
-    refused: HashMap<Arc<str>, Arc<str>>,
-}
-
-/// In which order waiting pods are tried.
-type Turn = (Reverse<i32>, Timestamp, ObjectKey);
-
-struct Waiting {
-    needs: Needs,
-    class: Arc<str>,
-    /// What the pod has been told.
-    why: Arc<str>,
+    waiting: Waiting,
 }
 
 struct Placed {
@@ -72,9 +55,7 @@ pub(super) enum Decision {
 impl SharedLedger {
     /// Changes the ledger. If that may help pods that wait (`change` says so), they are woken.
     pub(super) fn change(&self, change: impl FnOnce(&mut Ledger) -> bool) {
-        let mut ledger = self.ledger.lock();
-        if change(&mut ledger) {
-            ledger.refused.clear();
+        if change(&mut self.ledger.lock()) {
             self.changed.notify_one();
         }
     }
@@ -87,10 +68,15 @@ impl SharedLedger {
 
     pub(super) fn decide(&self, key: &ObjectKey, pod: &Pod) -> Decision {
         let mut ledger = self.ledger.lock();
-        let waited = ledger.turns.contains_key(key);
+        let waited = ledger.waiting.contains(key);
         let decision = ledger.decide(key, pod);
         // It was one of a batch: the next of them has its turn.
-        if waited && matches!(decision, Decision::Bind(_)) {
+        let is_followed = match decision {
+            Decision::Bind(_) => waited,
+            Decision::Wait(_) => ledger.waiting.has_untold(key),
+            Decision::Placed | Decision::InDoubt => false,
+        };
+        if is_followed {
             self.changed.notify_one();
         }
         decision
@@ -133,52 +119,33 @@ impl Ledger {
     pub(super) fn forget_pod(&mut self, pod: &Pod) -> bool {
         let Some(placed) = self.placed.remove(uid(pod)) else { return false };
         self.nodes.free(&placed.node, &placed.requests, &placed.ports);
+        self.waiting.node_changed(&placed.node, &self.nodes);
         true
     }
 
     /// Takes over a node's state. Says whether it may do for other pods than before.
     pub(super) fn see_node(&mut self, node: &Arc<Node>) -> bool {
-        self.nodes.see(node)
+        let has_changed = self.nodes.see(node);
+        if has_changed {
+            self.waiting.node_changed(name(node), &self.nodes);
+        }
+        has_changed
     }
 
     /// Forgets a node. The reason that waiting pods are told changes.
     pub(super) fn forget_node(&mut self, node: &Node) -> bool {
         self.nodes.forget(node);
+        self.waiting.node_changed(name(node), &self.nodes);
         true
     }
 
     /// Forgets a pod that waits no longer. Says whether it did: others may wait for its try.
     pub(super) fn stop_waiting(&mut self, key: &ObjectKey) -> bool {
-        let turn = self.turns.remove(key);
-        turn.and_then(|turn| self.waiting.remove(&turn)).is_some()
+        self.waiting.stop(key)
     }
 
-    /// The pods that a node will do for now, a few of each class, and those that now wait for another reason.
     fn woken(&mut self) -> Vec<ObjectKey> {
-        let Ledger { nodes, waiting, refused, .. } = self;
-        let mut fitting: HashMap<Arc<str>, usize> = HashMap::new();
-        let mut woken = Vec::new();
-        for ((_, _, key), pod) in waiting {
-            if let Some(count) = fitting.get_mut(&pod.class) {
-                *count += 1;
-                if *count <= BATCH {
-                    woken.push(key.clone());
-                }
-                continue;
-            }
-            let why = refused.get(&pod.class).cloned();
-            if why.is_none() && nodes.best(&pod.needs).is_some() {
-                fitting.insert(pod.class.clone(), 1);
-                woken.push(key.clone());
-                continue;
-            }
-            let why = why.unwrap_or_else(|| nodes.explain(&pod.needs).into());
-            refused.entry(pod.class.clone()).or_insert_with(|| why.clone());
-            if why != pod.why {
-                woken.push(key.clone());
-            }
-        }
-        woken
+        self.waiting.woken(&self.nodes)
     }
 
     fn decide(&mut self, key: &ObjectKey, pod: &Pod) -> Decision {
@@ -186,27 +153,17 @@ impl Ledger {
             return if placed.is_bound { Decision::Placed } else { Decision::InDoubt };
         }
         let needs = Needs::of(pod);
-        // Its class is found out only if that can save a search.
-        let known =
-            (!self.refused.is_empty()).then(|| self.refused.get_key_value(needs.class().as_str())).flatten();
-        let known = known.map(|(class, why)| (class.clone(), why.clone()));
-        let (class, why) = match known {
-            Some(known) => known,
-            None => match self.nodes.best(&needs).map(|node| node.to_string()) {
-                Some(node) => {
-                    self.stop_waiting(key);
-                    self.place(pod, &node, needs);
-                    return Decision::Bind(node);
-                }
-                None => (needs.class().into(), self.nodes.explain(&needs).into()),
-            },
-        };
+        let known = self.waiting.refusal(&needs);
+        if known.is_none()
+            && let Some(node) = self.nodes.best(&needs).map(|node| node.to_string())
+        {
+            self.stop_waiting(key);
+            self.place(pod, &node, needs);
+            return Decision::Bind(node);
+        }
+        let why = known.unwrap_or_else(|| self.nodes.explain(&needs).into());
         let decision = Decision::Wait(why.to_string());
-        self.refused.insert(class.clone(), why.clone());
-        self.stop_waiting(key);
-        let turn = turn(key, pod);
-        self.turns.insert(key.clone(), turn.clone());
-        self.waiting.insert(turn, Waiting { needs, class, why });
+        self.waiting.wait(key, turn(key, pod), needs, why);
         decision
     }
 
@@ -224,15 +181,21 @@ fn turn(key: &ObjectKey, pod: &Pod) -> Turn {
     (Reverse(priority), created, key.clone())
 }
 
+fn name(node: &Node) -> &str {
+    node.metadata.name.as_deref().unwrap_or_default()
+}
+
 fn uid(pod: &Pod) -> &str {
     pod.metadata.uid.as_deref().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::StreamExt;
     use serde_json::json;
     use setpoint::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+    use super::super::waiting::BATCH;
     use super::*;
 
     fn node(name: &str, cpu: &str, pods: &str) -> Arc<Node> {
@@ -308,7 +271,6 @@ mod tests {
             assert!(matches!(ledger.decide(&key, &pod), Decision::Wait(_)));
         }
         ledger.see_node(&node("a", "8", "10"));
-        ledger.refused.clear();
         let names: Vec<String> = ledger.woken().iter().map(|key| key.name().to_owned()).collect();
         assert_eq!(names, ["d", "c", "b", "a"]);
     }
@@ -339,6 +301,66 @@ mod tests {
         assert_eq!(shared.ledger.lock().woken(), [], "they have been told so already");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_is_most_important_comes_first_out_of_the_stream_too() {
+        let shared = SharedLedger::default();
+        for (key, pod) in [important("a", 0, 9), important("b", 0, 1), important("c", 7, 5)] {
+            assert!(matches!(shared.decide(&key, &pod), Decision::Wait(_)));
+        }
+        shared.change(|ledger| ledger.see_node(&node("a", "8", "10")));
+        let keys = super::super::wakings(shared.clone()).take(3).collect::<Vec<_>>().await;
+        assert_eq!(keys.iter().map(ObjectKey::name).collect::<Vec<_>>(), ["c", "b", "a"]);
+    }
+
+    #[test]
+    fn a_new_reason_is_told_to_a_few_at_a_time_and_to_all_in_the_end() {
+        let shared = SharedLedger::default();
+        shared.change(|ledger| ledger.see_node(&node("a", "0", "10")));
+        let pods: HashMap<ObjectKey, Pod> = (0..50).map(|number| pod(&format!("{number:03}"), "1")).collect();
+        for (key, pod) in &pods {
+            shared.decide(key, pod);
+        }
+        shared.change(|ledger| ledger.see_node(&node("b", "0", "10")));
+        let mut told = 0;
+        loop {
+            let woken = shared.ledger.lock().woken();
+            assert!(woken.len() <= BATCH);
+            if woken.is_empty() {
+                break;
+            }
+            for key in woken {
+                let why = "0/2 nodes are available: 2 Insufficient cpu.".to_owned();
+                assert_eq!(shared.decide(&key, &pods[&key]), Decision::Wait(why));
+                told += 1;
+            }
+        }
+        assert_eq!(told, 50);
+    }
+
+    #[test]
+    fn among_many_nodes_a_class_that_was_refused_is_tried_on_the_one_that_changed() {
+        let mut ledger = Ledger::default();
+        for number in 0..500 {
+            ledger.see_node(&node(&format!("n{number:03}"), "1", "10"));
+        }
+        let (_, mut large) = pod("large", "1");
+        for number in 0..500 {
+            large.metadata.uid = Some(format!("large-{number}"));
+            assert!(matches!(ledger.decide(&pod("x", "1").0, &large), Decision::Bind(_)));
+        }
+        let freed = "large-321";
+        assert!(matches!(decide(&mut ledger, "small", "500m"), Decision::Wait(_)));
+        assert!(matches!(decide(&mut ledger, "whole", "1"), Decision::Wait(_)));
+        large.metadata.uid = Some(freed.to_owned());
+        let Placed { node: at, .. } = &ledger.placed[freed];
+        let at = at.clone();
+        assert!(ledger.forget_pod(&large));
+        assert_eq!(ledger.woken().len(), 2, "either fits now");
+        assert_eq!(decide(&mut ledger, "small", "500m"), Decision::Bind(at));
+        assert!(matches!(decide(&mut ledger, "whole", "1"), Decision::Wait(_)));
+        assert_eq!(ledger.woken(), [], "half a node is left");
+    }
+
     #[test]
     fn a_resize_in_place_is_counted() {
         let mut ledger = Ledger::default();
@@ -352,7 +374,6 @@ mod tests {
         ledger.see_pod(&bound("3"));
         assert!(matches!(decide(&mut ledger, "2", "2"), Decision::Wait(_)));
         assert!(ledger.see_pod(&bound("1")), "something became free");
-        ledger.refused.clear();
         assert_eq!(decide(&mut ledger, "2", "2"), Decision::Bind("a".into()));
     }
 
@@ -408,7 +429,6 @@ mod tests {
                 if next(3) == 0 && !running.is_empty() {
                     let (pod, at, cpu) = running.swap_remove(next(running.len() as u64) as usize);
                     assert!(ledger.forget_pod(&pod));
-                    ledger.refused.clear();
                     nodes[at].1 -= cpu;
                     nodes[at].2 -= 1;
                     continue;

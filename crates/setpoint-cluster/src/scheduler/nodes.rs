@@ -1,7 +1,7 @@
 //! The nodes, ordered by how much is to spare on them, so that the best one is found without a look at the others.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use setpoint::k8s_openapi::api::core::v1::Node;
@@ -21,7 +21,7 @@ const WHOLE: f64 = 1e9;
 /// Nodes, and what is on them.
 #[derive(Default)]
 pub(super) struct Nodes {
-    rows: BTreeMap<Arc<str>, Row>,
+    rows: HashMap<Arc<str>, Row>,
     shapes: BTreeMap<Arc<str>, Shape>,
 }
 
@@ -41,10 +41,17 @@ struct Shape {
     /// Any of them.
     example: Arc<Node>,
     allocatable: Amounts,
-    /// Those with room for one more pod by number, the one with the most to spare first.
-    open: BTreeSet<(Reverse<i64>, Arc<str>)>,
+    /// Those with room for one more pod by number, the one with the most to spare first. What is free on each is here, too:
+    /// thousands that lack only processor time are passed over without a look at their rows.
+    open: BTreeMap<(Reverse<i64>, Arc<str>), Free>,
     /// The others.
     full: BTreeSet<Arc<str>>,
+}
+
+/// What is free on a node.
+struct Free {
+    cpu: i128,
+    memory: i128,
 }
 
 /// Why a node will not do, in kube-scheduler's words.
@@ -124,19 +131,31 @@ impl Nodes {
                 continue;
             }
             let cost = shape.cost(needs);
-            for (Reverse(spare), name) in &shape.open {
+            for ((Reverse(spare), name), free) in &shape.open {
                 let candidate = Some((spare - cost, Reverse(name)));
                 // All that follow are worse.
                 if candidate < best {
                     break;
                 }
-                if self.rows[name].takes(shape, needs) {
+                if free.is_enough(needs) && self.rows[name].takes(shape, needs) {
                     best = candidate;
                     break;
                 }
             }
         }
         best.map(|(_, Reverse(name))| name)
+    }
+
+    /// Whether this node will do.
+    pub(super) fn takes(&self, node: &str, needs: &Needs) -> bool {
+        let Some(row) = self.rows.get(node) else { return false };
+        let Some((node, shape)) = &row.node else { return false };
+        fit::intolerance(&needs.tolerations, node).is_none() && row.takes(&self.shapes[shape], needs)
+    }
+
+    /// How many nodes there are, those that only pods name included.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
     }
 
     /// Why no node will do. Looks at each of them.
@@ -177,7 +196,7 @@ impl Nodes {
         self.shapes.entry(key.clone()).or_insert_with(|| Shape {
             example: node.clone(),
             allocatable: Amounts::of(allocatable),
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
             full: BTreeSet::new(),
         });
         key
@@ -209,7 +228,12 @@ impl Shape {
         if row.is_full(self) {
             self.full.insert(name.clone());
         } else {
-            self.open.insert((Reverse(row.spare(self)), name.clone()));
+            let left = |all: i128, used: i128| all.saturating_sub(used);
+            let free = Free {
+                cpu: left(self.allocatable.cpu, row.used.cpu),
+                memory: left(self.allocatable.memory, row.used.memory),
+            };
+            self.open.insert((Reverse(row.spare(self)), name.clone()), free);
         }
     }
 
@@ -232,6 +256,14 @@ impl Shape {
         let memory = part(needs.requests.memory, LEAST_MEMORY, self.allocatable.memory);
         let disliked = fit::disliked_taints(&needs.tolerations, &self.example) as f64;
         (((cpu + memory) / 2.0 + disliked) * WHOLE) as i64
+    }
+}
+
+impl Free {
+    /// Nothing is enough for who wants nothing, however much too much is on the node.
+    fn is_enough(&self, needs: &Needs) -> bool {
+        let is_free = |wanted: i128, free: i128| wanted <= 0 || wanted <= free;
+        is_free(needs.requests.cpu, self.cpu) && is_free(needs.requests.memory, self.memory)
     }
 }
 

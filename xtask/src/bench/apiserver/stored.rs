@@ -39,7 +39,7 @@ fn one(
 ) -> Result<()> {
     let (pods, config_maps) = match sides.bench.quick {
         true => (1_000, 1_000),
-        false => (sides.bench.apiserver.pods, sides.bench.apiserver.config_maps),
+        false => (sides.bench.apiserver.stored_pods, sides.bench.apiserver.config_maps),
     };
     let stored = format!("{pods} Pods and {config_maps} ConfigMaps stored");
     let begun = Instant::now();

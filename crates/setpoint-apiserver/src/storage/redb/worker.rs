@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use super::super::state::State;
 use super::super::view::View;
 use super::super::write::Write;
-use super::super::{Key, NotStored};
+use super::super::{Field, Key, NotStored};
 use super::batch::{Answer, Batch, Job};
 use super::fault::Fault;
 use super::file::File;
@@ -310,6 +310,7 @@ impl Worker {
     }
 
     fn publish(&self, writes: Vec<Write>) {
+        self.work_out(&writes);
         self.view.write(|state| {
             for write in writes {
                 state.apply(write);
@@ -317,5 +318,16 @@ impl Worker {
             let mut retired = self.retired.lock();
             state.trim(|collection, event| retired.add(collection, event));
         });
+    }
+
+    /// Reads the fields that watchers are told apart by, while nobody waits for the lock.
+    fn work_out(&self, writes: &[Write]) {
+        for write in writes {
+            let fields: Vec<Field> =
+                self.view.read(|state| state.watched_fields(&write.key.collection).collect());
+            for field in fields {
+                field.value(&write.record);
+            }
+        }
     }
 }
