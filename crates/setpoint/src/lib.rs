@@ -183,6 +183,7 @@ pub mod permissions;
 pub mod reasons;
 mod reflector;
 mod scope;
+pub mod server;
 mod status;
 mod store;
 mod version;
