@@ -57,9 +57,13 @@ pub(crate) struct New {
     #[arg(long, value_name = "KIND")]
     owns: Vec<String>,
 
-    /// Add webhooks that fill in and check objects
+    /// Add webhooks that fill in and check objects; the operator makes their certificates
     #[arg(long)]
     webhook: bool,
+
+    /// Leave the certificates of the webhooks to cert-manager
+    #[arg(long, requires = "webhook")]
+    cert_manager: bool,
 
     /// Make an extension API server for the kind instead of an operator: objects where you keep them, behind the API
     /// server of a cluster
@@ -141,6 +145,9 @@ impl New {
         }
         if self.webhook {
             project = project.webhook();
+        }
+        if self.cert_manager {
+            project = project.cert_manager();
         }
         if self.extension_server {
             project = project.extension_server();

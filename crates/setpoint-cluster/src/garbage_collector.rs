@@ -68,11 +68,11 @@ struct Collector {
 pub(crate) fn add_to(manager: Manager, setup: &Setup) -> Manager {
     let (client, env, metrics) = (setup.client.clone(), setup.env.clone(), manager.metrics().clone());
     let facts = manager.facts().clone();
-    manager.runnable(NAME, move |shutdown| async move {
+    manager.runnable(NAME, move |cx| async move {
         let recorder = Recorder::builder(client.clone(), NAME).env(env.clone()).metrics(&metrics).build();
         let queue = WorkQueue::builder().metrics(NAME, &metrics).facts(NAME, &facts).build();
         let (graph, kinds) = Default::default();
-        Collector { client, env, graph, kinds, queue, recorder }.run(shutdown).await;
+        Collector { client, env, graph, kinds, queue, recorder }.run(cx.stopping().clone()).await;
         Ok(())
     })
 }

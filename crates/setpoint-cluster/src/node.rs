@@ -126,7 +126,7 @@ impl Nodes {
         let (machines, nodes) = (self.clone(), manager.informers().informer::<Node>());
         manager
             .controller(kubelet::controller(self.clone()))
-            .runnable("nodes", move |shutdown| async move { machines.live(nodes, shutdown).await })
+            .runnable("nodes", move |cx| async move { machines.live(nodes, cx.stopping().clone()).await })
     }
 
     /// The names of the nodes.

@@ -67,10 +67,10 @@ pub(crate) fn add_to(manager: Manager, setup: &Setup) -> Manager {
         .watches::<PersistentVolumeClaim>(by_claim)
         .time_limit(TIME_LIMIT);
     let client = setup.client.clone();
-    manager.controller(claims).controller(volumes).runnable("storage class", move |shutdown| async move {
+    manager.controller(claims).controller(volumes).runnable("storage class", move |cx| async move {
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => {}
+            () = cx.stopping().cancelled() => {}
             () = provision::offer_class(client) => {}
         }
         Ok(())

@@ -76,7 +76,7 @@ pub(crate) fn add_to(manager: Manager, setup: &Setup) -> Manager {
     let (client, root_ca, metrics) = (setup.client.clone(), setup.root_ca.clone(), manager.metrics().clone());
     let (facts, env) = (manager.facts().clone(), setup.env.clone());
     let accounts = manager.informers().metadata::<ServiceAccount>();
-    manager.runnable(NAME, move |shutdown| async move {
+    manager.runnable(NAME, move |cx| async move {
         // Of all secrets these alone are of interest, and cached.
         let secrets = SharedInformer::<Secret>::builder(client.clone())
             .field_selector(OF_TOKENS)
@@ -85,7 +85,7 @@ pub(crate) fn add_to(manager: Manager, setup: &Setup) -> Manager {
             .facts(&facts)
             .build();
         let queue = WorkQueue::builder().metrics(NAME, &metrics).facts(NAME, &facts).build();
-        Tokens { client, signer, root_ca, secrets, accounts, queue }.run(shutdown).await;
+        Tokens { client, signer, root_ca, secrets, accounts, queue }.run(cx.stopping().clone()).await;
         Ok(())
     })
 }

@@ -49,6 +49,7 @@ pub struct Project {
     is_cluster_scoped: bool,
     owned: Option<Vec<Owned>>,
     has_webhook: bool,
+    has_cert_manager: bool,
     is_extension_server: bool,
     is_nested: bool,
     crates: Crates,
@@ -99,6 +100,7 @@ impl Project {
             is_cluster_scoped: false,
             owned: None,
             has_webhook: false,
+            has_cert_manager: false,
             is_extension_server: false,
             is_nested: false,
             crates: Crates::Published,
@@ -142,6 +144,12 @@ impl Project {
     /// Adds admission webhooks.
     pub fn webhook(mut self) -> Project {
         self.has_webhook = true;
+        self
+    }
+
+    /// Leaves the certificates of the webhooks to cert-manager. Unless it is called, the operator makes them.
+    pub fn cert_manager(mut self) -> Project {
+        self.has_cert_manager = true;
         self
     }
 
@@ -327,6 +335,8 @@ impl Facts<'_> {
             // Without a sample nothing can be created, and without any write nothing can be seen.
             "tests/rbac.rs" => self.has_sample() && (self.has_conditions || !self.owned.is_empty()),
             "tests/explore.rs" => self.has_sample(),
+            "config/webhook/certificate.yaml" => self.project.has_webhook && self.project.has_cert_manager,
+            "config/webhook/rbac.yaml" => self.project.has_webhook && !self.project.has_cert_manager,
             path => self.project.has_webhook || !path.contains("webhook"),
         }
     }
@@ -358,6 +368,7 @@ impl Facts<'_> {
             conditions => self.has_conditions,
             cluster_scoped => self.is_cluster_scoped,
             webhook => self.project.has_webhook,
+            cert_manager => self.project.has_webhook && self.project.has_cert_manager,
             nested => self.project.is_nested,
             checkout => match &self.project.crates {
                 Crates::Checkout(folder) => Some(folder.display().to_string()),

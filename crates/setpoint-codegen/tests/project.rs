@@ -48,6 +48,7 @@ fn nothing_of_the_templates_is_left_whatever_the_options() -> anyhow::Result<()>
         plain()?.group("acme.org").version("v1").crates(Crates::Checkout("/checkout".into())),
         from_crd(true)?,
         all(from_crd(true)?).webhook(),
+        plain()?.group("acme.org").version("v1").webhook().cert_manager(),
         from_crd(false)?,
         from_crd(false)?.owns(Owned::Service),
         plain()?.group("acme.org").version("v1").extension_server(),
@@ -155,5 +156,30 @@ fn an_extension_server_is_no_operator() -> anyhow::Result<()> {
     let refused = server()?.webhook().render().unwrap_err().to_string();
     assert_eq!(refused, "--webhook: an extension server checks its objects itself");
     assert!(server()?.owns(Owned::Secret).render().is_err());
+    Ok(())
+}
+
+#[test]
+fn certificates_are_the_operators_unless_cert_manager_is_asked_for() -> anyhow::Result<()> {
+    let own = Project::new("my-app")?.webhook().render()?;
+    let all = |files: &[File]| files.iter().map(|file| file.text.as_str()).collect::<String>();
+    assert!(!all(&own).contains("cert-manager"));
+    assert!(text(&own, "config/manager/deployment.yaml").contains("--service=my-app"));
+    assert!(text(&own, "config/webhook/kustomization.yaml").contains("rbac.yaml"));
+    let rules = serde_saphyr::from_multiple::<serde_json::Value>(text(&own, "config/webhook/rbac.yaml"))?;
+    for rule in rules.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten()) {
+        let is_create = rule["verbs"] == serde_json::json!(["create"]);
+        assert!(is_create || rule["resourceNames"].is_array(), "more than it needs: {rule}");
+    }
+
+    let theirs = Project::new("my-app")?.webhook().cert_manager().render()?;
+    assert!(text(&theirs, "config/webhook/webhooks.yaml").contains("cert-manager.io/inject-ca-from"));
+    assert!(text(&theirs, "config/webhook/certificate.yaml").contains("secretName: my-app-tls"));
+    assert_eq!(text(&theirs, "config/webhook/rbac.yaml"), "");
+    assert!(text(&theirs, "config/manager/deployment.yaml").contains("--tls=/tls"));
+    assert!(
+        !all(&Project::new("my-app")?.cert_manager().render()?).contains("cert-manager"),
+        "without webhooks"
+    );
     Ok(())
 }

@@ -6,13 +6,18 @@ use std::sync::Arc;
 
 use kube::Client;
 use setpoint::Facts;
+use setpoint::server::HttpServer;
 use setpoint::webhook::{CertificateError, Certificates};
 use setpoint_env::Env;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::{DashboardConfig, server};
+use crate::{DashboardConfig, routes};
+
+/// A browser opens six at most; more than these wait.
+const MOST_CONNECTIONS: usize = 128;
+const MOST_STREAMS: u32 = 64;
 
 /// A page about everything that tells through some [`Facts`]. It listens from the moment it is made.
 pub struct Dashboard {
@@ -103,7 +108,8 @@ impl Listening {
             let app = app.clone();
             async move { app.objects.stop_when_idle().await }
         });
-        server::serve(&env, listener, tls, app, shutdown).await;
+        let server = HttpServer::new(&env).tls(tls).limits(MOST_CONNECTIONS, MOST_STREAMS);
+        server.serve(listener, shutdown, move |request| routes::answer(app.clone(), request)).await;
         Ok(())
     }
 }

@@ -13,17 +13,13 @@ use parking_lot::Mutex;
 use setpoint_env::Env;
 use tokio::time::Instant;
 
-use crate::review::{Reviewer, Who};
+use setpoint::server::{self, Refused, Reviewer, Who};
 
 /// The name of the cookie; browsers accept it only over TLS, for this host alone.
 pub(crate) const COOKIE: &str = "__Host-setpoint";
 const MOST_SESSIONS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 /// How long somebody who is away stays known.
 const SESSION_TIME: Duration = Duration::from_secs(3600);
-
-/// Why somebody is not let in.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Refused(pub(crate) StatusCode, pub(crate) String);
 
 pub(crate) struct Guard {
     is_local: bool,
@@ -43,7 +39,7 @@ impl Guard {
         Guard {
             is_local: address.ip().is_loopback(),
             has_tls,
-            reviewer: Reviewer::new(client, env.clone()),
+            reviewer: Reviewer::new(client, env.clone(), "/dashboard"),
             sessions: Mutex::new(LruCache::new(MOST_SESSIONS)),
             env,
         }
@@ -94,7 +90,7 @@ impl Guard {
         if self.is_local {
             return Ok(None);
         }
-        let Some(token) = bearer(headers).or_else(|| self.session(headers)) else {
+        let Some(token) = server::bearer(headers).map(Arc::from).or_else(|| self.session(headers)) else {
             return Err(Refused(StatusCode::UNAUTHORIZED, "show a bearer token".to_owned()));
         };
         self.reviewer.review(&token).await.map(Some)
@@ -138,12 +134,6 @@ impl Guard {
         session.used = now;
         Some(session.token.clone())
     }
-}
-
-fn bearer(headers: &HeaderMap) -> Option<Arc<str>> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().into())
 }
 
 /// Whether a host, with or without a port, is this machine by its very name. A port may be another one: of a tunnel.

@@ -44,9 +44,7 @@ mod objects;
 mod play;
 mod query;
 mod recorder;
-mod review;
 mod routes;
-mod server;
 mod subject;
 mod tally;
 

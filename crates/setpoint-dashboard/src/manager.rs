@@ -15,10 +15,10 @@ pub trait ManagerExt {
 impl ManagerExt for Manager {
     fn dashboard(self, config: DashboardConfig) -> Manager {
         let dashboard = Dashboard::new(self.facts(), self.client(), self.env().clone(), config);
-        self.early_runnable("dashboard", async move |shutdown| {
+        self.early_runnable("dashboard", async move |cx| {
             let listening = dashboard.listen().await?;
             tracing::info!(url = listening.url(), "serving the dashboard");
-            listening.serve(shutdown).await?;
+            listening.serve(cx.stopping().clone()).await?;
             Ok(())
         })
     }

@@ -20,14 +20,14 @@ use kube::discovery::{Discovery, Scope, verbs};
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use setpoint::server::{Refused, Who};
 use setpoint::{Facts, ObjectKey, SharedInformer, SharedInformerFactory};
 use setpoint_env::Env;
 use tokio::time::{Instant, timeout};
 
 use self::life::Life;
 use crate::contents::Contents;
-use crate::guard::{Guard, Refused};
-use crate::review::Who;
+use crate::guard::Guard;
 
 /// How long the first lists may take before what is there is shown.
 const SYNC_TIME: Duration = Duration::from_secs(5);

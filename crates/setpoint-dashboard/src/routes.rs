@@ -9,13 +9,12 @@ use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::json;
+use setpoint::server::{Refused, Who};
 
 use crate::answer::{self, Answer};
 use crate::app::App;
-use crate::guard::Refused;
 use crate::play::Act;
 use crate::query::Query;
-use crate::review::Who;
 use crate::subject::Filter;
 use crate::{assets, feed};
 

@@ -26,6 +26,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::{ApiResource, GroupVersion};
 use kube::{Client, Config};
 
+use crate::Metrics;
+
 /// Where the configuration of a client comes from.
 ///
 /// Explicit settings come first; without any, `KUBECONFIG` (several files are merged) or `~/.kube/config`;
@@ -133,12 +135,20 @@ impl ClientConfig {
         self
     }
 
+    /// Counts requests, and how long they take, in `metrics` ([`Manners::metrics`]).
+    pub fn metrics(mut self, metrics: &Metrics) -> ClientConfig {
+        self.manners = self.manners.metrics(metrics);
+        self
+    }
+
     /// Finds the configuration and makes a client.
     pub async fn connect(&self) -> Result<Client, ConnectError> {
         let mut config = self.find().await?;
         // kube's own would also try writes again that may have happened, and what must not be tried again at once.
         config.default_retry = false;
-        Ok(self.manners.around(build(config)?))
+        let manners =
+            self.manners.clone().to_host(config.cluster_url.authority().map_or("", |host| host.as_str()));
+        Ok(manners.around(build(config)?))
     }
 
     /// Finds the configuration.

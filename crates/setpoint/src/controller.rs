@@ -83,6 +83,7 @@ pub struct Controller<K> {
     catch_up_limit: Duration,
     queue: WorkQueueBuilder<ObjectKey>,
     needs: Permissions,
+    needs_lease: bool,
     kind: std::marker::PhantomData<fn() -> K>,
 }
 
@@ -198,6 +199,7 @@ impl<K: Watchable> Controller<K> {
             catch_up_limit: Duration::from_secs(30),
             queue: WorkQueue::builder(),
             needs,
+            needs_lease: true,
             kind: std::marker::PhantomData,
         }
     }
@@ -326,6 +328,17 @@ impl<K: Watchable> Controller<K> {
     pub fn catch_up_limit(mut self, limit: Duration) -> Controller<K> {
         self.catch_up_limit = limit;
         self
+    }
+
+    /// Works on every replica, whoever leads: for what each of them has to do, such as filling a cache of its own. What
+    /// it writes is not fenced.
+    pub fn without_leader_election(mut self) -> Controller<K> {
+        self.needs_lease = false;
+        self
+    }
+
+    pub(crate) fn needs_lease(&self) -> bool {
+        self.needs_lease
     }
 
     /// The controller's name.

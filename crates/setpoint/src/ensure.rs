@@ -74,16 +74,6 @@ where
     Ok(Ensured::Updated(updated))
 }
 
-/// Server-side apply: this manager wants exactly these fields. Conflicts are resolved in its favour, as a
-/// controller's must be.
-pub async fn apply<K>(api: &Api<K>, manager: &str, wanted: &K) -> Result<K, kube::Error>
-where
-    K: Resource + Serialize + DeserializeOwned + Clone + Debug,
-{
-    let parameters = PatchParams::apply(manager).force();
-    api.patch(&wanted.name_any(), &parameters, &Patch::Apply(wanted)).await
-}
-
 /// Sends a request with what a memory on the way needs to know.
 pub(crate) async fn send<K, T>(
     api: &Api<K>,

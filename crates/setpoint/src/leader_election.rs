@@ -42,7 +42,7 @@ use self::clock::LocalClock;
 use self::elector::Elector;
 use crate::Metrics;
 use crate::facts::{Facts, LeadershipState, LoopEvent, Name};
-use crate::metrics::{Counter, Gauge};
+use crate::metrics::{Counter, Gauge, names};
 
 /// Stands for election, and works while elected.
 ///
@@ -230,12 +230,7 @@ impl fmt::Debug for LeaderElection {
 
 impl ElectionMetrics {
     fn new(name: &str, metrics: &Metrics) -> ElectionMetrics {
-        let labels = [("name", name)];
-        let master = metrics.gauge("leader_election_master_status", "Whether this replica leads.", &labels);
-        let help = "Attempts on a lease that had to read it first.";
-        ElectionMetrics {
-            master,
-            slow_path: metrics.counter("leader_election_slowpath_total", help, &labels),
-        }
+        let master = metrics.gauge(names::MASTER_STATUS, &[name]);
+        ElectionMetrics { master, slow_path: metrics.counter(names::SLOWPATH, &[name]) }
     }
 }

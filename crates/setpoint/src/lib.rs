@@ -154,6 +154,7 @@
 // Operators of times panic when they overflow; clippy.toml says which types are meant.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+mod apply;
 pub mod client;
 pub mod conditions;
 pub mod controller;
@@ -182,6 +183,7 @@ pub mod permissions;
 pub mod reasons;
 mod reflector;
 mod scope;
+pub mod server;
 mod status;
 mod store;
 mod version;
@@ -189,10 +191,11 @@ pub mod webhook;
 mod workers;
 pub mod workqueue;
 
+pub use apply::{Apply, ApplyConflict, ApplyError, apply, apply_status};
 pub use client::ClientConfig;
 pub use controller::{Action, Context, Controller, ReconcileError, Reconciler};
 pub use delta_fifo::{Batch, Deleted, Delta, DeltaFifo};
-pub use ensure::{Ensured, apply, ensure};
+pub use ensure::{Ensured, ensure};
 pub use events::{Event, Recorder};
 pub use factory::{CacheSyncError, SharedInformerFactory};
 pub use facts::{Fact, Facts, LoopEvent};

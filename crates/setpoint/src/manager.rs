@@ -1,31 +1,43 @@
 //! Beside stage 6: several controllers in one process, started and stopped in order.
 
-mod http;
+mod controllers;
+mod endpoints;
+mod health;
+mod metrics_server;
+mod runnable;
+mod signals;
+mod stages;
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, join_all, try_join_all};
-use futures::stream::{FuturesUnordered, StreamExt};
 use kube::Client;
-use setpoint_env::{Env, Task};
-use tokio::net::TcpListener;
+use setpoint_env::Env;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::{Controller, ControllerError, Prepared, Runtime, Shift, Watchable};
+use self::controllers::{AnyController, Led, Work, prepare};
+use self::endpoints::{serve, serve_webhooks};
+use self::health::Health;
+pub use self::metrics_server::MetricsServer;
+use self::runnable::{LeaderRunnable, Runnable};
+pub use self::runnable::{RunnableContext, RunnableError};
+use self::signals::stop_on_signals;
+use self::stages::Stages;
+use crate::controller::{Controller, ControllerError, Prepared, Runtime, Watchable};
 use crate::facts::Facts;
-use crate::leader_election::{Fence, LeaderElection, LeaseConfig, LeaseConfigError, Term};
+use crate::leader_election::{LeaderElection, LeaseConfig, LeaseConfigError};
 use crate::webhook::{CertificateError, WebhookServer};
 use crate::{Metrics, Permissions, SharedInformerFactory};
 
 /// Runs controllers, and what else a process needs, until it is told to stop.
 ///
-/// Started in this order, and stopped in reverse: the HTTP server (`/healthz`, `/readyz`, `/metrics`), early runnables,
-/// the caches, runnables, controllers. With [`Manager::leader_election`] the controllers work only while this
-/// replica leads; the caches are kept warm in the meantime, and nothing is queued. A replica that loses its lease
-/// goes on as a candidate.
+/// Started in this order: health and metrics, early runnables, webhooks, the caches, runnables, controllers. Stopped in
+/// reverse, each when the one after it has ended. With [`Manager::leader_election`] the controllers work only while this
+/// replica leads, unless they are [to work on every replica](Controller::without_leader_election); the caches are kept
+/// warm in the meantime, and nothing is queued. A replica that loses its lease goes on as a candidate.
 ///
 /// When it is told to stop, the reconciles that run are finished, what is queued is left, and the lease is released.
 /// Told so before the caches have synced, it starts nothing.
@@ -39,7 +51,8 @@ use crate::{Metrics, Permissions, SharedInformerFactory};
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = ClientConfig::new().connect().await?;
 /// Manager::new(client)
-///     .http("0.0.0.0:8080".parse()?)
+///     .serve_health("0.0.0.0:8081".parse()?)
+///     .serve_metrics("127.0.0.1:8080".parse::<std::net::SocketAddr>()?)
 ///     .controller(Controller::<ConfigMap>::new("maps", reconcile))
 ///     .stop_on_signals()
 ///     .run()
@@ -50,32 +63,25 @@ use crate::{Metrics, Permissions, SharedInformerFactory};
 #[must_use = "a manager does nothing until it runs"]
 pub struct Manager {
     runtime: Runtime,
-    http: Option<SocketAddr>,
+    health: Option<SocketAddr>,
+    checks: Health,
+    metrics: Option<MetricsServer>,
     webhooks: Option<(SocketAddr, WebhookServer)>,
     controllers: Vec<Box<dyn AnyController>>,
     early: Vec<Runnable>,
     runnables: Vec<Runnable>,
+    leaders: Vec<LeaderRunnable>,
     election: Option<LeaseConfig>,
+    is_warm: bool,
     grace: Duration,
     signals: bool,
 }
-
-/// How much of the grace is kept for giving the lease back.
-const RELEASE_TIME: Duration = Duration::from_secs(3);
-
-struct Runnable {
-    name: String,
-    run: Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<(), RunnableError>> + Send>,
-}
-
-/// What a runnable may fail with.
-pub type RunnableError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a manager ended before it was told to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {
-    /// The HTTP server cannot listen there.
+    /// A server cannot listen there.
     #[error("cannot listen on {address}")]
     Listen {
         /// Where.
@@ -89,9 +95,9 @@ pub enum ManagerError {
     /// The election is not set up well.
     #[error(transparent)]
     Election(#[from] LeaseConfigError),
-    /// The webhook server has no certificate that it can use.
+    /// A server has no certificate that it can use.
     #[error(transparent)]
-    Webhooks(#[from] CertificateError),
+    Certificates(#[from] CertificateError),
     /// A runnable ended early.
     #[error("the runnable {name:?} failed")]
     Runnable {
@@ -111,25 +117,6 @@ pub enum ManagerError {
     },
 }
 
-/// A controller of any kind.
-trait AnyController: Send {
-    fn permissions(&self) -> &Permissions;
-    fn prepare(self: Box<Self>, runtime: Runtime) -> Preparing;
-}
-
-/// A controller that waits for its caches; none if it was told to stop before.
-type Preparing = BoxFuture<'static, Result<Option<Prepared>, ControllerError>>;
-
-impl<K: Watchable> AnyController for Controller<K> {
-    fn permissions(&self) -> &Permissions {
-        Controller::permissions(self)
-    }
-
-    fn prepare(self: Box<Self>, runtime: Runtime) -> Preparing {
-        Box::pin(async move { (*self).prepare(&runtime).await })
-    }
-}
-
 impl Manager {
     /// A manager with nothing to do yet, on the real clock.
     pub fn new(client: Client) -> Manager {
@@ -140,20 +127,62 @@ impl Manager {
     pub fn with(runtime: Runtime) -> Manager {
         Manager {
             runtime,
-            http: None,
+            health: None,
+            checks: Health::default(),
+            metrics: None,
             webhooks: None,
             controllers: Vec::new(),
             early: Vec::new(),
             runnables: Vec::new(),
+            leaders: Vec::new(),
             election: None,
+            is_warm: true,
             grace: Duration::from_secs(30),
             signals: false,
         }
     }
 
-    /// Serves `/healthz`, `/readyz` and `/metrics` there, over plain HTTP. Port 0 picks one.
-    pub fn http(mut self, address: SocketAddr) -> Manager {
-        self.http = Some(address);
+    /// Serves `/healthz` (also as `/livez`) and `/readyz` there, over plain HTTP and to everybody: for a kubelet's probes.
+    /// Port 0 picks one. `?verbose` lists the checks, `?exclude=NAME` leaves one out, `/readyz/NAME` asks one alone.
+    pub fn serve_health(mut self, address: SocketAddr) -> Manager {
+        self.health = Some(address);
+        self
+    }
+
+    /// Adds a check to `/healthz`: while it fails, the process is of no use and should be restarted.
+    #[doc(alias = "AddHealthzCheck")]
+    pub fn healthz<Fut, E>(
+        mut self,
+        name: impl Into<String>,
+        check: impl Fn() -> Fut + Send + Sync + 'static,
+    ) -> Manager
+    where
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Display,
+    {
+        self.checks.live.add(name, check);
+        self
+    }
+
+    /// Adds a check to `/readyz`: while it fails, nobody should send requests here.
+    #[doc(alias = "AddReadyzCheck")]
+    pub fn readyz<Fut, E>(
+        mut self,
+        name: impl Into<String>,
+        check: impl Fn() -> Fut + Send + Sync + 'static,
+    ) -> Manager
+    where
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Display,
+    {
+        self.checks.ready.add(name, check);
+        self
+    }
+
+    /// Serves `/metrics` there: to everybody on an address of this machine alone, over HTTPS and to those with a token on
+    /// any other, unless it [says otherwise](MetricsServer::open).
+    pub fn serve_metrics(mut self, server: impl Into<MetricsServer>) -> Manager {
+        self.metrics = Some(server.into());
         self
     }
 
@@ -163,12 +192,23 @@ impl Manager {
         self
     }
 
-    /// Runs something else, once the caches have synced, until its token is cancelled. If it fails, the
-    /// manager stops; if it ends well, the others go on.
+    /// Runs something else on every replica, once the caches have synced, until it is told to stop. If it fails or panics,
+    /// the manager stops; if it ends well, the others go on.
+    ///
+    /// ```no_run
+    /// # async fn run(manager: setpoint::Manager) {
+    /// let manager = manager.runnable("ticker", async |cx| {
+    ///     while !cx.stopping().is_cancelled() {
+    ///         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    ///     }
+    ///     Ok(())
+    /// });
+    /// # }
+    /// ```
     pub fn runnable<Fut>(
         mut self,
         name: impl Into<String>,
-        run: impl FnOnce(CancellationToken) -> Fut + Send + 'static,
+        run: impl FnOnce(RunnableContext) -> Fut + Send + 'static,
     ) -> Manager
     where
         Fut: Future<Output = Result<(), RunnableError>> + Send + 'static,
@@ -177,17 +217,31 @@ impl Manager {
         self
     }
 
-    /// The same from the beginning, before the caches have synced, whether this replica leads or not: for what shows why
-    /// they do not sync.
+    /// The same from the beginning, before the caches have synced: for what shows why they do not sync.
     pub fn early_runnable<Fut>(
         mut self,
         name: impl Into<String>,
-        run: impl FnOnce(CancellationToken) -> Fut + Send + 'static,
+        run: impl FnOnce(RunnableContext) -> Fut + Send + 'static,
     ) -> Manager
     where
         Fut: Future<Output = Result<(), RunnableError>> + Send + 'static,
     {
         self.early.push(Runnable::new(name.into(), run));
+        self
+    }
+
+    /// The same while this replica leads: begun in each term, and dropped if the lease is lost. Without
+    /// [`Manager::leader_election`] it begins with the controllers.
+    #[doc(alias = "NeedLeaderElection")]
+    pub fn leader_runnable<Fut>(
+        mut self,
+        name: impl Into<String>,
+        run: impl Fn(RunnableContext) -> Fut + Send + Sync + 'static,
+    ) -> Manager
+    where
+        Fut: Future<Output = Result<(), RunnableError>> + Send + 'static,
+    {
+        self.leaders.push(LeaderRunnable::new(name.into(), run));
         self
     }
 
@@ -202,6 +256,14 @@ impl Manager {
     /// lease can be another's.
     pub fn leader_election(mut self, config: LeaseConfig) -> Manager {
         self.election = Some(config);
+        self
+    }
+
+    /// Whether a standby keeps the caches of its controllers synced, so that it takes over at once: yes unless set. If not,
+    /// a standby costs the API server nothing, and the first term begins with lists.
+    #[doc(alias = "EnableWarmup")]
+    pub fn warm_up(mut self, is_warm: bool) -> Manager {
+        self.is_warm = is_warm;
         self
     }
 
@@ -259,173 +321,82 @@ impl Manager {
 
     /// Runs until it is told to stop, or something fails.
     pub async fn run(self) -> Result<(), ManagerError> {
-        let Manager { runtime, http, webhooks, controllers, early, runnables, election, grace, signals } =
-            self;
+        let Manager { runtime, mut checks, controllers, election, is_warm, grace, .. } = self;
         let election = election.map(|config| elect(&runtime, config)).transpose()?.map(Arc::new);
         let is_ready = Arc::new(AtomicBool::new(false));
-        let _http = match http {
-            Some(address) => Some(serve(&runtime, address, is_ready.clone(), election.clone()).await?),
-            None => None,
-        };
-        let _signals = signals.then(|| stop_on_signals(&runtime.env, runtime.shutdown.clone()));
-        let mut running = Tasks::new();
-        running.extend(early.into_iter().map(|runnable| runnable.start(&runtime)));
-        if let Some((address, server)) = webhooks {
-            let serving = serve_webhooks(&runtime, address, server).await?;
-            running.push(serving);
+        checks.of_manager(is_ready.clone(), runtime.factory.clone(), election.clone());
+        let mut stages = Stages::default();
+        serve(&runtime, &mut stages, self.health, checks, self.metrics).await?;
+        let _signals = self.signals.then(|| stop_on_signals(&runtime.env, runtime.shutdown.clone()));
+        start(&runtime, &mut stages, self.early);
+        let stopping = stages.begin();
+        if let Some((address, server)) = self.webhooks {
+            stages.run(serve_webhooks(&runtime, address, server, stopping).await?);
         }
+        let (led, everywhere): (Vec<_>, Vec<_>) =
+            controllers.into_iter().partition(|controller| election.is_some() && controller.needs_lease());
+        let mut led = Led::Waiting(led);
         let prepared = tokio::select! {
             biased;
             () = runtime.shutdown.cancelled() => Ok(None),
-            Err(failed) = first_failure(&mut running) => Err(failed),
-            prepared = prepare(&runtime, controllers) => prepared.map_err(ManagerError::from),
+            failed = stages.first_failure() => Err(failed),
+            prepared = prepare_all(&runtime, everywhere, &mut led, is_warm) => prepared,
         };
         let outcome = match prepared {
             Err(failed) => Err(failed),
             // Told to stop before the caches were there: nothing begins that would read them.
             Ok(None) => Ok(()),
-            Ok(Some(prepared)) => {
+            Ok(Some(everywhere)) => {
                 is_ready.store(true, Ordering::Relaxed);
-                running.extend(runnables.into_iter().map(|runnable| runnable.start(&runtime)));
-                let work = runtime.env.spawn(work(runtime.clone(), prepared, election, grace));
-                running.push(Box::pin(async { work.await.map_err(ManagerError::Panicked)? }));
+                start(&runtime, &mut stages, self.runnables);
+                let stopping = stages.begin();
+                let work = Work { runtime: runtime.clone(), leaders: self.leaders, stopping, grace };
+                for task in work.start(everywhere, led, election) {
+                    stages.run(Box::pin(async { task.await.map_err(ManagerError::Panicked)? }));
+                }
                 tokio::select! {
                     biased;
-                    failed = first_failure(&mut running) => failed,
+                    ended = stages.ended() => ended,
                     () = runtime.shutdown.cancelled() => Ok(()),
                 }
             }
         };
         is_ready.store(false, Ordering::Relaxed);
         runtime.shutdown.cancel();
-        let ended = tokio::time::timeout(grace, first_failure(&mut running)).await;
-        drop(running);
+        let ended = tokio::time::timeout(grace, stages.stop()).await;
+        drop(stages);
         runtime.factory.shutdown().await;
         outcome.and(ended.unwrap_or(Err(ManagerError::Grace { grace })))
     }
 }
 
-type Tasks = FuturesUnordered<BoxFuture<'static, Result<(), ManagerError>>>;
-
-/// Waits until something fails, or everything has ended without.
-async fn first_failure(running: &mut Tasks) -> Result<(), ManagerError> {
-    while let Some(ended) = running.next().await {
-        ended?;
+/// Waits for the caches of the controllers of every replica, and of the led ones if those are kept warm; none if they are
+/// told to stop before.
+async fn prepare_all(
+    runtime: &Runtime,
+    everywhere: Vec<Box<dyn AnyController>>,
+    led: &mut Led,
+    is_warm: bool,
+) -> Result<Option<Vec<Prepared>>, ManagerError> {
+    if is_warm {
+        // The caches of all are filled at the same time.
+        led.begin(runtime);
     }
-    Ok(())
+    let prepared = prepare(runtime, everywhere).await?;
+    let is_there = !is_warm || led.ready(runtime).await?.is_some();
+    Ok(prepared.filter(|_| is_there))
 }
 
-impl Runnable {
-    fn new<Fut>(name: String, run: impl FnOnce(CancellationToken) -> Fut + Send + 'static) -> Runnable
-    where
-        Fut: Future<Output = Result<(), RunnableError>> + Send + 'static,
-    {
-        let run = move |token| -> BoxFuture<'static, _> { Box::pin(run(token)) };
-        Runnable { name, run: Box::new(run) }
-    }
-
-    fn start(self, runtime: &Runtime) -> BoxFuture<'static, Result<(), ManagerError>> {
-        let task = runtime.env.spawn((self.run)(runtime.shutdown.clone()));
-        Box::pin(async move {
-            let ended = task.await.map_err(ManagerError::Panicked)?;
-            ended.map_err(|source| ManagerError::Runnable { name: self.name, source })
-        })
+/// Starts runnables as a stage of their own.
+fn start(runtime: &Runtime, stages: &mut Stages, runnables: Vec<Runnable>) {
+    let stopping = stages.begin();
+    for runnable in runnables {
+        let cx = RunnableContext::new(runtime, runtime.client.clone(), stopping.clone());
+        stages.run(runnable.start(cx));
     }
 }
 
 fn elect(runtime: &Runtime, config: LeaseConfig) -> Result<LeaderElection, LeaseConfigError> {
     let election = LeaderElection::new(runtime.client.clone(), config)?;
     Ok(election.env(runtime.env.clone()).metrics(&runtime.metrics).facts(&runtime.facts))
-}
-
-/// Starts all caches, and waits for all of them; none if a controller was told to stop before.
-async fn prepare(
-    runtime: &Runtime,
-    controllers: Vec<Box<dyn AnyController>>,
-) -> Result<Option<Vec<Prepared>>, ControllerError> {
-    let all = try_join_all(controllers.into_iter().map(|controller| controller.prepare(runtime.clone())));
-    Ok(all.await?.into_iter().collect())
-}
-
-/// Runs the controllers until the shutdown: all the time, or while this replica leads. What they have not finished
-/// shortly before the end of the grace is cut off, so that the lease can still be released.
-async fn work(
-    runtime: Runtime,
-    prepared: Vec<Prepared>,
-    election: Option<Arc<LeaderElection>>,
-    grace: Duration,
-) -> Result<(), ManagerError> {
-    let for_work = Some(grace.saturating_sub((grace / 10).min(RELEASE_TIME)));
-    let run_all = async |client: Client, fence: Option<Fence>, ending: CancellationToken| {
-        let shift = || {
-            let (client, fence, ending) = (client.clone(), fence.clone(), ending.clone());
-            Shift { is_term: fence.is_some(), client, fence, ending, grace: for_work }
-        };
-        let ended = join_all(prepared.iter().map(|controller| controller.work(shift()))).await;
-        ended.into_iter().all(|is_finished| is_finished)
-    };
-    let is_finished = match election {
-        None => run_all(runtime.client.clone(), None, runtime.shutdown.clone()).await,
-        Some(election) => {
-            let term = |term: Term| run_all(term.client(), Some(term.fence().clone()), term.ending().clone());
-            election.run(runtime.shutdown.clone(), term).await.unwrap_or(true)
-        }
-    };
-    if is_finished { Ok(()) } else { Err(ManagerError::Grace { grace }) }
-}
-
-async fn serve(
-    runtime: &Runtime,
-    address: SocketAddr,
-    is_ready: Arc<AtomicBool>,
-    election: Option<Arc<LeaderElection>>,
-) -> Result<Task<()>, ManagerError> {
-    let listen = |source| ManagerError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(listen)?;
-    let address = listener.local_addr().map_err(listen)?;
-    tracing::info!(%address, "serving health and metrics");
-    let (metrics, informers) = (runtime.metrics.clone(), runtime.factory.clone());
-    let pages = http::Pages { metrics, is_ready, informers, election };
-    Ok(runtime.env.spawn(http::serve(runtime.env.clone(), listener, pages)))
-}
-
-async fn serve_webhooks(
-    runtime: &Runtime,
-    address: SocketAddr,
-    server: WebhookServer,
-) -> Result<BoxFuture<'static, Result<(), ManagerError>>, ManagerError> {
-    let listen = |source| ManagerError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(listen)?;
-    let address = listener.local_addr().map_err(listen)?;
-    tracing::info!(%address, "serving webhooks");
-    let serving =
-        runtime.env.spawn(server.env(runtime.env.clone()).serve(listener, runtime.shutdown.clone()));
-    Ok(Box::pin(async move { Ok(serving.await.map_err(ManagerError::Panicked)??) }))
-}
-
-fn stop_on_signals(env: &Env, shutdown: CancellationToken) -> Task<()> {
-    env.spawn(async move {
-        let interrupt = async { tokio::signal::ctrl_c().await.is_ok() };
-        tokio::select! {
-            biased;
-            true = interrupt => {}
-            () = terminated() => {}
-        }
-        tracing::info!("told to stop");
-        shutdown.cancel();
-    })
-}
-
-#[cfg(unix)]
-async fn terminated() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => drop(terminate.recv().await),
-        Err(_) => std::future::pending().await,
-    }
-}
-
-#[cfg(not(unix))]
-async fn terminated() {
-    std::future::pending().await
 }

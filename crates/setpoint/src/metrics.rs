@@ -1,291 +1,246 @@
-//! Counters and gauges without a global registry: every part is given a [`Metrics`] and writes to it.
+//! What is measured, without a global registry: every part is given a [`Metrics`] and writes to it.
+//!
+//! `docs/metrics.md` has a table of the names. They are those of controller-runtime and client-go where these have
+//! one. The format is OpenMetrics; the types and the registry are those of [`prometheus_client`].
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
+mod computed;
+mod families;
+mod histogram;
+pub(crate) mod names;
+
+use std::fmt::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
+pub use prometheus_client;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Registry;
+
+use self::families::Families;
+pub(crate) use self::histogram::Histogram;
+use self::names::Description;
+
+pub(crate) type Counter = prometheus_client::metrics::counter::Counter;
+pub(crate) type Gauge = prometheus_client::metrics::gauge::Gauge<u64, AtomicU64>;
+
+/// The media type of [`Metrics::render`].
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// A set of metrics. Clones share it; give one to everything that one `/metrics` page shall show.
 ///
+/// Metrics of yours can be on the same page, in a registry of `prometheus_client`:
+///
 /// ```
 /// use setpoint::Metrics;
+/// use setpoint::metrics::prometheus_client::metrics::counter::Counter;
 ///
 /// let metrics = Metrics::default();
-/// metrics.counter("requests_total", "How many requests came.", &[("verb", "get")]).add(2);
-/// assert!(metrics.render().ends_with("requests_total{verb=\"get\"} 2\n"));
+/// let orders: Counter = Counter::default();
+/// metrics.register(|registry| registry.register("orders", "Orders that came", orders.clone()));
+/// orders.inc();
+/// assert!(metrics.render().contains("\norders_total 1\n"));
 /// ```
-#[derive(Clone, Debug, Default)]
+///
+/// The other way around, a page of yours can show what the runtime measures: a `Metrics` is a collector.
+///
+/// ```
+/// use setpoint::Metrics;
+/// use setpoint::metrics::prometheus_client::registry::Registry;
+///
+/// let metrics = Metrics::default();
+/// let mut registry = Registry::default();
+/// registry.register_collector(Box::new(metrics.clone()));
+/// ```
+#[derive(Clone, Debug)]
 pub struct Metrics {
-    families: Arc<Mutex<BTreeMap<&'static str, Family>>>,
+    own: Arc<Families>,
+    registry: Arc<Mutex<Registry>>,
 }
 
-#[derive(Debug)]
-struct Family {
-    help: &'static str,
-    kind: &'static str,
-    /// Values by labels, as they are rendered.
-    series: BTreeMap<String, Series>,
-}
-
-enum Series {
-    Number(Arc<AtomicU64>),
-    Histogram(Histogram),
-    /// Worked out when somebody looks; none: what it measured is gone.
-    Computed(Box<dyn Fn() -> Option<f64> + Send + Sync>),
-}
-
-impl std::fmt::Debug for Series {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Series::Number(number) => number.fmt(f),
-            Series::Histogram(histogram) => histogram.fmt(f),
-            Series::Computed(_) => f.write_str("computed"),
-        }
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let own = Arc::new(Families::default());
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(own.clone()));
+        Metrics { own, registry: Arc::new(Mutex::new(registry)) }
     }
-}
-
-/// A number that only grows.
-#[derive(Clone, Debug)]
-pub struct Counter(Arc<AtomicU64>);
-
-/// A number that goes up and down.
-#[derive(Clone, Debug)]
-pub struct Gauge(Arc<AtomicU64>);
-
-/// How often a duration fell into each of some ranges.
-#[derive(Clone, Debug)]
-pub struct Histogram(Arc<Buckets>);
-
-#[derive(Debug)]
-struct Buckets {
-    /// Upper bounds in seconds, ascending.
-    bounds: &'static [f64],
-    /// One more than bounds: the last is for what is above all of them.
-    counts: Box<[AtomicU64]>,
-    nanoseconds: AtomicU64,
 }
 
 impl Metrics {
-    /// The counter of this name and these labels; the same one each time.
-    pub fn counter(&self, name: &'static str, help: &'static str, labels: &[(&str, &str)]) -> Counter {
-        Counter(self.series(name, "counter", help, labels))
+    /// Adds metrics of yours to the page: `add` gets the registry.
+    pub fn register(&self, add: impl FnOnce(&mut Registry)) {
+        add(&mut self.registry.lock());
     }
 
-    /// The gauge of this name and these labels; the same one each time.
-    pub fn gauge(&self, name: &'static str, help: &'static str, labels: &[(&str, &str)]) -> Gauge {
-        Gauge(self.series(name, "gauge", help, labels))
-    }
-
-    /// The histogram of this name and these labels; the same one each time. `bounds` are the upper bounds of
-    /// its ranges in seconds, ascending.
-    pub fn histogram(
-        &self,
-        name: &'static str,
-        help: &'static str,
-        labels: &[(&str, &str)],
-        bounds: &'static [f64],
-    ) -> Histogram {
-        let mut families = self.families.lock();
-        let family = family(&mut families, name, "histogram", help);
-        let new = || Series::Histogram(Histogram::new(bounds));
-        match family.series.entry(render_labels(labels)).or_insert_with(new) {
-            Series::Histogram(histogram) => histogram.clone(),
-            _ => Histogram::new(bounds),
-        }
-    }
-
-    /// A gauge whose value is worked out when somebody looks. It replaces any earlier one of these labels; it
-    /// is left out while `value` says `None`.
-    pub fn computed_gauge(
-        &self,
-        name: &'static str,
-        help: &'static str,
-        labels: &[(&str, &str)],
-        value: impl Fn() -> Option<f64> + Send + Sync + 'static,
-    ) {
-        let mut families = self.families.lock();
-        let family = family(&mut families, name, "gauge", help);
-        family.series.insert(render_labels(labels), Series::Computed(Box::new(value)));
-    }
-
-    fn series(
-        &self,
-        name: &'static str,
-        kind: &'static str,
-        help: &'static str,
-        labels: &[(&str, &str)],
-    ) -> Arc<AtomicU64> {
-        let mut families = self.families.lock();
-        let family = family(&mut families, name, kind, help);
-        let new = || Series::Number(Arc::default());
-        match family.series.entry(render_labels(labels)).or_insert_with(new) {
-            Series::Number(number) => number.clone(),
-            // Another kind of metric has the name already: this one counts, but nobody sees it.
-            _ => Arc::default(),
-        }
-    }
-
-    /// Forgets the series of these labels: what it measured is gone.
-    pub fn remove(&self, name: &str, labels: &[(&str, &str)]) {
-        if let Some(family) = self.families.lock().get_mut(name) {
-            family.series.remove(&render_labels(labels));
-        }
-    }
-
-    /// The value of a counter or gauge, or how much a histogram has seen; `None` if there is no such series.
-    pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<u64> {
-        let families = self.families.lock();
-        match families.get(name)?.series.get(&render_labels(labels))? {
-            Series::Number(number) => Some(number.load(Ordering::Relaxed)),
-            Series::Histogram(histogram) => Some(histogram.count()),
-            Series::Computed(_) => None,
-        }
-    }
-
-    /// Everything in Prometheus' text format, ordered by name.
+    /// Everything, in the text format of OpenMetrics ([`MEDIA_TYPE`]).
     pub fn render(&self) -> String {
         let mut text = String::new();
-        for (name, family) in &*self.families.lock() {
-            let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {}", family.help, family.kind);
-            for (labels, series) in &family.series {
-                let _ = match series {
-                    Series::Number(number) => {
-                        writeln!(text, "{name}{labels} {}", number.load(Ordering::Relaxed))
-                    }
-                    Series::Histogram(histogram) => histogram.render(name, labels, &mut text),
-                    Series::Computed(value) => {
-                        value().map_or(Ok(()), |value| writeln!(text, "{name}{labels} {value}"))
-                    }
-                };
-            }
+        // Writing to a string does not fail; a collector of somebody's may, and what comes after it is missing then.
+        if prometheus_client::encoding::text::encode(&mut text, &self.registry.lock()).is_err() {
+            tracing::error!("a collector of metrics failed; the page is not whole");
         }
         text
     }
-}
 
-fn family<'a>(
-    families: &'a mut BTreeMap<&'static str, Family>,
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-) -> &'a mut Family {
-    families.entry(name).or_insert_with(|| Family { help, kind, series: BTreeMap::new() })
-}
-
-fn render_labels(labels: &[(&str, &str)]) -> String {
-    let escape = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let pairs: Vec<_> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
-    if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) }
-}
-
-impl Counter {
-    /// Counts one.
-    pub fn inc(&self) {
-        self.add(1);
+    /// The value of a counter or gauge of the runtime, or how much a histogram has seen; `None` if there is no such
+    /// series. For tests: labels are in the order of the table.
+    pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<u64> {
+        self.own.value(name, labels)
     }
 
-    /// Counts `n`.
-    pub fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-}
-
-impl Gauge {
-    /// Sets the value.
-    pub fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
+    /// The counter of these labels' values; the same one each time.
+    pub(crate) fn counter(&self, description: &'static Description, values: &[&str]) -> Counter {
+        self.own.counter(description, values)
     }
 
-    /// Adds to the value.
-    pub fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
+    /// The gauge of these labels' values; the same one each time.
+    pub(crate) fn gauge(&self, description: &'static Description, values: &[&str]) -> Gauge {
+        self.own.gauge(description, values)
     }
 
-    /// Subtracts what was added before.
-    pub fn sub(&self, n: u64) {
-        self.0.fetch_sub(n, Ordering::Relaxed);
+    /// The histogram of these labels' values; the same one each time.
+    pub(crate) fn histogram(&self, description: &'static Description, values: &[&str]) -> Histogram {
+        self.own.histogram(description, values)
+    }
+
+    /// A gauge whose value is worked out when somebody looks. It replaces any earlier one of these labels; it is left
+    /// out while `value` says `None`.
+    pub(crate) fn computed_gauge(
+        &self,
+        description: &'static Description,
+        values: &[&str],
+        value: impl Fn() -> Option<f64> + Send + Sync + 'static,
+    ) {
+        self.own.computed(description, values).set(value);
+    }
+
+    /// Forgets a gauge: what it measured is gone.
+    pub(crate) fn remove(&self, description: &'static Description, values: &[&str]) {
+        self.own.remove(description, values);
     }
 }
 
-impl Histogram {
-    fn new(bounds: &'static [f64]) -> Histogram {
-        let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Histogram(Arc::new(Buckets { bounds, counts, nanoseconds: AtomicU64::new(0) }))
-    }
-
-    /// Counts a duration.
-    pub fn observe(&self, time: Duration) {
-        let seconds = time.as_secs_f64();
-        let at = self.0.bounds.partition_point(|bound| *bound < seconds);
-        self.0.counts[at].fetch_add(1, Ordering::Relaxed);
-        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.0.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
-    }
-
-    /// How many durations were counted.
-    pub fn count(&self) -> u64 {
-        self.0.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
-    }
-
-    fn render(&self, name: &str, labels: &str, text: &mut String) -> std::fmt::Result {
-        let inner = labels.strip_prefix('{').and_then(|labels| labels.strip_suffix('}')).unwrap_or_default();
-        let comma = if inner.is_empty() { "" } else { "," };
-        let mut total = 0;
-        let bounds = self.0.bounds.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
-        for (bound, count) in bounds.zip(&self.0.counts) {
-            total += count.load(Ordering::Relaxed);
-            writeln!(text, "{name}_bucket{{{inner}{comma}le=\"{bound}\"}} {total}")?;
-        }
-        let sum = Duration::from_nanos(self.0.nanoseconds.load(Ordering::Relaxed)).as_secs_f64();
-        writeln!(text, "{name}_sum{labels} {sum}\n{name}_count{labels} {total}")
+/// What the runtime measures, for a registry of yours; without what was [registered](Metrics::register) here.
+impl Collector for Metrics {
+    fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {
+        self.own.encode(encoder)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use super::names::{Kind, *};
     use super::*;
 
     #[test]
     fn label_values_are_escaped() {
         let metrics = Metrics::default();
-        metrics.gauge("g", "Help.", &[("a", "x\"y\\z\n")]).set(1);
-        assert!(metrics.render().contains(r#"g{a="x\"y\\z\n"} 1"#));
+        metrics.gauge(MASTER_STATUS, &["x\"y\\z\n"]).set(1);
+        assert!(metrics.render().contains(r#"leader_election_master_status{name="x\"y\\z\n"} 1"#));
     }
 
     #[test]
     fn a_histogram_counts_what_is_below_each_bound() {
         let metrics = Metrics::default();
-        let histogram = metrics.histogram("h", "Help.", &[("a", "b")], &[0.1, 1.0]);
+        let histogram = metrics.histogram(QUEUE_DURATION, &["b"]);
         for milliseconds in [50, 100, 500, 5000] {
             histogram.observe(Duration::from_millis(milliseconds));
         }
-        assert_eq!(
-            metrics.render(),
-            "# HELP h Help.\n# TYPE h histogram\nh_bucket{a=\"b\",le=\"0.1\"} 2\nh_bucket{a=\"b\",le=\"1\"} \
-             3\nh_bucket{a=\"b\",le=\"+Inf\"} 4\nh_sum{a=\"b\"} 5.65\nh_count{a=\"b\"} 4\n"
-        );
+        let page = metrics.render();
+        for line in [
+            "# TYPE workqueue_queue_duration_seconds histogram",
+            "workqueue_queue_duration_seconds_sum{name=\"b\"} 5.65",
+            "workqueue_queue_duration_seconds_count{name=\"b\"} 4",
+            "workqueue_queue_duration_seconds_bucket{le=\"0.01\",name=\"b\"} 0",
+            "workqueue_queue_duration_seconds_bucket{le=\"0.1\",name=\"b\"} 2",
+            "workqueue_queue_duration_seconds_bucket{le=\"1.0\",name=\"b\"} 3",
+            "workqueue_queue_duration_seconds_bucket{le=\"+Inf\",name=\"b\"} 4",
+        ] {
+            assert!(page.lines().any(|found| found == line), "no {line} in\n{page}");
+        }
     }
 
     #[test]
-    fn a_computed_gauge_is_asked_when_somebody_looks() {
+    fn a_computed_gauge_is_asked_when_somebody_looks_and_left_out_when_it_is_gone() {
         let metrics = Metrics::default();
         let value = Arc::new(AtomicU64::new(3));
-        let shown = value.clone();
-        metrics.computed_gauge("g", "Help.", &[], move || Some(shown.load(Ordering::Relaxed) as f64));
+        let shown = Arc::downgrade(&value);
+        metrics.computed_gauge(QUEUE_DEPTH, &["q"], move || {
+            Some(shown.upgrade()?.load(Ordering::Relaxed) as f64)
+        });
         value.store(4, Ordering::Relaxed);
-        assert!(metrics.render().ends_with("g 4\n"));
+        assert!(metrics.render().contains("workqueue_depth{name=\"q\"} 4.0\n"));
+        drop(value);
+        assert!(!metrics.render().contains("workqueue_depth{"));
     }
 
     #[test]
     fn the_same_labels_are_the_same_series() {
         let metrics = Metrics::default();
-        metrics.counter("c", "Help.", &[]).inc();
-        metrics.clone().counter("c", "Help.", &[]).inc();
-        assert_eq!(metrics.value("c", &[]), Some(2));
-        metrics.remove("c", &[]);
-        assert_eq!(metrics.value("c", &[]), None);
+        metrics.counter(QUEUE_ADDS, &["q"]).inc();
+        metrics.clone().counter(QUEUE_ADDS, &["q"]).inc();
+        assert_eq!(metrics.value("workqueue_adds_total", &[("name", "q")]), Some(2));
+        metrics.gauge(HANDLER_LAG, &["a", "b"]).set(1);
+        metrics.remove(HANDLER_LAG, &["a", "b"]);
+        assert_eq!(metrics.value("informer_handler_lag", &[("name", "a"), ("handler", "b")]), None);
+    }
+
+    #[test]
+    fn registries_are_joined_both_ways() {
+        let (metrics, theirs) = (Metrics::default(), Counter::default());
+        metrics.counter(QUEUE_ADDS, &["q"]).inc();
+        metrics.register(|registry| registry.register("orders", "Orders", theirs.clone()));
+        theirs.inc_by(7);
+        let page = metrics.render();
+        assert!(page.contains("\norders_total 7\n") && page.contains("workqueue_adds_total{name=\"q\"} 1\n"));
+        assert_eq!(page.matches("# EOF\n").count(), 1);
+
+        let mut registry = Registry::default();
+        registry.register("orders", "Orders", theirs.clone());
+        registry.register_collector(Box::new(metrics.clone()));
+        let mut page = String::new();
+        prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
+        assert!(page.contains("\norders_total 7\n"));
+        assert!(page.contains("workqueue_adds_total{name=\"q\"} 1\n"), "{page}");
+        assert_eq!(page.matches("orders_total").count(), 1, "what was added to ours stays there");
+    }
+
+    /// What `docs/metrics.md` has to contain.
+    fn table() -> String {
+        let mut table = "| name | type | labels | |\n| --- | --- | --- | --- |\n".to_owned();
+        for Description { name, kind, labels, help } in ALL {
+            let kind = match kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
+                Kind::Histogram(_) => "histogram",
+            };
+            let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+            table.push_str(&format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", ")));
+        }
+        table
+    }
+
+    #[test]
+    fn the_guide_has_every_metric() {
+        let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md"));
+        let table = table();
+        assert!(guide.unwrap().contains(&table), "docs/metrics.md needs this table:\n{table}");
+    }
+
+    #[test]
+    fn counters_end_in_total_and_no_name_is_given_twice() {
+        let mut names: Vec<_> = ALL.iter().map(|description| description.name).collect();
+        for description in ALL {
+            let is_counter = matches!(description.kind, Kind::Counter);
+            assert_eq!(description.name.ends_with("_total"), is_counter, "{}", description.name);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
     }
 }

@@ -7,6 +7,7 @@ mod config;
 mod decode;
 mod error;
 mod format;
+mod heard;
 mod json;
 mod list;
 mod metrics;
@@ -111,11 +112,11 @@ impl<T: Object> Reflector<T> {
         let (head, body) = answer.into_parts();
         let format = if self.target.protobuf { Format::of(&head.headers) } else { Format::Json };
         if head.status.is_success() {
-            return Ok(ByteStream::new(body, format, self.metrics.received.clone(), silence));
+            return Ok(ByteStream::new(body, format, &self.metrics, silence));
         }
         let retry_after = head.headers.get(http::header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
-        let body = ByteStream::new(body, format, self.metrics.received.clone(), bound);
+        let body = ByteStream::new(body, format, &self.metrics, bound);
         let body = body.read_up_to(64 << 10).await;
         let mut status = format.status(&body).unwrap_or_default();
         status.code = Some(head.status.as_u16().into());

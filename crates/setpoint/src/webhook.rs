@@ -34,6 +34,7 @@
 mod admission;
 mod certificates;
 mod conversion;
+mod managed;
 mod serve;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,7 @@ use tokio_util::sync::CancellationToken;
 pub use admission::{Mutation, Verdict};
 pub use certificates::{CertificateError, Certificates};
 pub use conversion::ConversionError;
+pub use managed::ManagedCertificates;
 
 /// Answers a review, or says why what came is none.
 pub(crate) type Handler = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Value, NotAReview>> + Send + Sync>;
@@ -78,8 +80,8 @@ impl fmt::Debug for WebhookServer {
 
 impl WebhookServer {
     /// A server that answers nothing yet.
-    pub fn new(certificates: Certificates) -> WebhookServer {
-        WebhookServer { certificates, handlers: BTreeMap::new(), env: Env::system() }
+    pub fn new(certificates: impl Into<Certificates>) -> WebhookServer {
+        WebhookServer { certificates: certificates.into(), handlers: BTreeMap::new(), env: Env::system() }
     }
 
     /// Where time and tasks come from; the real ones unless set.

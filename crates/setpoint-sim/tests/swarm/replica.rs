@@ -125,7 +125,11 @@ impl Replica {
                 .iter()
                 .any(|start| line.contains(start))
         });
-        lines.filter(|line| !line.starts_with('#')).map(|line| format!("{}: {line}", running.who)).collect()
+        let lines = lines.filter(|line| !line.starts_with('#'));
+        let mut lines: Vec<String> = lines.map(|line| format!("{}: {line}", running.who)).collect();
+        // Series of a name come in no order.
+        lines.sort_unstable();
+        lines
     }
 
     /// Accuses a process that has panicked, or has ended without being told to.

@@ -1,6 +1,7 @@
 //! How a client treats its server: it waits when it is asked to, and does not ask too much.
 
 mod bucket;
+mod counts;
 mod retry;
 #[cfg(test)]
 mod tests;
@@ -17,15 +18,12 @@ use tokio::time::sleep;
 use tower::{BoxError, Service};
 
 use self::bucket::Bucket;
+use self::counts::ClientMetrics;
 use self::retry::{Attempt, discard};
 use crate::Metrics;
-use crate::metrics::Histogram;
 
 /// How often a request is tried again, as in client-go.
 const RETRIES: u32 = 10;
-const RETRIES_METRIC: &str = "rest_client_request_retries_total";
-const LIMITER_METRIC: &str = "rest_client_rate_limiter_duration_seconds";
-const LIMITER_BOUNDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
 /// How a client treats its server. [`ClientConfig::connect`](super::ClientConfig::connect) gives a client these; so does
 /// [`Manners::around`] to any other.
@@ -60,13 +58,7 @@ pub struct Manners {
     env: Env,
     retries: u32,
     bucket: Option<Arc<Bucket>>,
-    metrics: Option<ClientMetrics>,
-}
-
-#[derive(Clone, Debug)]
-struct ClientMetrics {
-    all: Metrics,
-    waited: Histogram,
+    metrics: Option<Arc<ClientMetrics>>,
 }
 
 impl Default for Manners {
@@ -99,12 +91,16 @@ impl Manners {
         self
     }
 
-    /// Counts requests that were tried again (`rest_client_request_retries_total`), and measures how long requests wait
-    /// for their turn (`rest_client_rate_limiter_duration_seconds`).
+    /// Counts requests, and measures how long they take, and how long they wait for their turn: the metrics that begin
+    /// with `rest_client_`.
     pub fn metrics(mut self, metrics: &Metrics) -> Manners {
-        let help = "How long requests waited for the limit of requests a second.";
-        let waited = metrics.histogram(LIMITER_METRIC, help, &[], LIMITER_BOUNDS);
-        self.metrics = Some(ClientMetrics { all: metrics.clone(), waited });
+        self.metrics = Some(Arc::new(ClientMetrics::new(metrics, "")));
+        self
+    }
+
+    /// The same, where requests go to this host.
+    pub(super) fn to_host(mut self, host: &str) -> Manners {
+        self.metrics = self.metrics.map(|metrics| Arc::new(metrics.to_host(host)));
         self
     }
 
@@ -120,7 +116,12 @@ impl Manners {
         for tried in 0.. {
             self.wait_for_turn(&attempt).await;
             let again = if tried < self.retries { copy(&request) } else { None };
+            let started = self.env.instant();
             let answer = client.send(request).await;
+            if let Some(metrics) = &self.metrics {
+                let time = self.env.instant().saturating_duration_since(started);
+                metrics.answered(&attempt.method, code_of(&answer), time);
+            }
             let (Some(next), Some(wait)) = (again, attempt.wait(&self.env, tried, &answer)) else {
                 return answer;
             };
@@ -144,16 +145,17 @@ impl Manners {
     }
 
     fn count(&self, attempt: &Attempt, answer: &Result<Response<Body>, kube::Error>) {
-        let code = match answer {
-            Ok(answer) => answer.status().as_u16().to_string(),
-            Err(_) => "<error>".to_owned(),
-        };
+        let code = code_of(answer);
         tracing::debug!(code, method = %attempt.method, path = attempt.path, "trying a request again");
         if let Some(metrics) = &self.metrics {
-            let labels = [("code", code.as_str()), ("method", attempt.method.as_str())];
-            metrics.all.counter(RETRIES_METRIC, "How many requests were tried again.", &labels).inc();
+            metrics.retried(&attempt.method, code);
         }
     }
+}
+
+/// The status code of an answer; none if there was no answer.
+fn code_of(answer: &Result<Response<Body>, kube::Error>) -> Option<u16> {
+    answer.as_ref().ok().map(|answer| answer.status().as_u16())
 }
 
 /// A request to send later, if its body can be sent twice.

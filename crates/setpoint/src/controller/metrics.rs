@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::facts::Name;
-use crate::metrics::{Counter, Gauge, Histogram};
+use crate::metrics::{Counter, Gauge, Histogram, names};
 use crate::{Cause, Metrics, Reasons};
 
 /// How a reconcile ended.
@@ -50,81 +50,34 @@ impl ReasonCounters {
         let mut counters = self.counters.lock();
         let key = (resource, cause);
         if let Some(counter) = counters.get(&key) {
-            return counter.inc();
+            counter.inc();
+            return;
         }
-        let labels = [
-            ("controller", self.controller.as_str()),
-            ("resource", key.0.as_deref().unwrap_or_default()),
-            ("cause", cause.as_str()),
-        ];
-        let help = "Reconciles by what they were for; one with several reasons counts for each.";
-        let counter = self.metrics.counter("setpoint_controller_reasons_total", help, &labels);
+        let values = [&self.controller, key.0.as_deref().unwrap_or_default(), key.1.as_str()];
+        let counter = self.metrics.counter(names::REASONS, &values);
         counter.inc();
         counters.insert(key, counter);
     }
 }
 
-/// Seconds, as in controller-runtime.
-const BUCKETS: &[f64] = &[
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
-    1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
-    50.0, 60.0,
-];
-
 impl ControllerMetrics {
     pub(super) fn new(metrics: &Metrics, controller: &str, workers: usize) -> ControllerMetrics {
-        let labels = [("controller", controller)];
-        let total = |result: &str| {
-            let labels = [("controller", controller), ("result", result)];
-            metrics.counter(
-                "controller_runtime_reconcile_total",
-                "Reconciles that have ended, by result.",
-                &labels,
-            )
-        };
-        let count = |name, help| metrics.counter(name, help, &labels);
-        metrics
-            .gauge("controller_runtime_max_concurrent_reconciles", "How many workers there are.", &labels)
-            .set(workers as u64);
+        let total = |result: &str| metrics.counter(names::RECONCILE_TOTAL, &[controller, result]);
+        let count = |description| metrics.counter(description, &[controller]);
+        metrics.gauge(names::MAX_WORKERS, &[controller]).set(workers as u64);
         ControllerMetrics {
             success: total("success"),
             requeue_after: total("requeue_after"),
             error: total("error"),
-            errors: count("controller_runtime_reconcile_errors_total", "Reconciles that have failed."),
-            terminal: count(
-                "controller_runtime_terminal_reconcile_errors_total",
-                "Reconciles that have failed for good.",
-            ),
-            panics: count("controller_runtime_reconcile_panics_total", "Reconciles that have panicked."),
-            time: metrics.histogram(
-                "controller_runtime_reconcile_time_seconds",
-                "How long reconciles take.",
-                &labels,
-                BUCKETS,
-            ),
-            active: metrics.gauge(
-                "controller_runtime_active_workers",
-                "Workers that reconcile now.",
-                &labels,
-            ),
-            catch_up: metrics.histogram(
-                "setpoint_controller_catch_up_seconds",
-                "How long keys wait until the caches show what they wrote.",
-                &labels,
-                BUCKETS,
-            ),
-            catch_up_late: count(
-                "setpoint_controller_catch_up_late_total",
-                "Keys that were reconciled again although a cache did not show what they wrote.",
-            ),
-            self_triggered: count(
-                "setpoint_controller_self_triggered_total",
-                "Reconciles in a row of those that nothing but the key's own last writes has caused.",
-            ),
-            unchanged_writes: count(
-                "setpoint_controller_unchanged_writes_total",
-                "Writes that changed nothing.",
-            ),
+            errors: count(names::RECONCILE_ERRORS),
+            terminal: count(names::TERMINAL_ERRORS),
+            panics: count(names::RECONCILE_PANICS),
+            time: metrics.histogram(names::RECONCILE_TIME, &[controller]),
+            active: metrics.gauge(names::ACTIVE_WORKERS, &[controller]),
+            catch_up: metrics.histogram(names::CATCH_UP, &[controller]),
+            catch_up_late: count(names::CATCH_UP_LATE),
+            self_triggered: count(names::SELF_TRIGGERED),
+            unchanged_writes: count(names::UNCHANGED_WRITES),
             reasons: Arc::new(ReasonCounters {
                 metrics: metrics.clone(),
                 controller: controller.to_owned(),
@@ -134,20 +87,21 @@ impl ControllerMetrics {
     }
 
     pub(super) fn started(&self) -> Running {
-        self.active.add(1);
+        self.active.inc();
         Running(self.active.clone())
     }
 
     pub(super) fn finished(&self, outcome: Outcome, time: Duration) {
         self.time.observe(time);
-        match outcome {
-            Outcome::Success => self.success.inc(),
-            Outcome::RequeueAfter => self.requeue_after.inc(),
+        let counter = match outcome {
+            Outcome::Success => &self.success,
+            Outcome::RequeueAfter => &self.requeue_after,
             Outcome::Error | Outcome::TerminalError => {
-                self.error.inc();
                 self.errors.inc();
+                &self.error
             }
-        }
+        };
+        counter.inc();
         if outcome == Outcome::TerminalError {
             self.terminal.inc();
         }
@@ -184,6 +138,6 @@ pub(super) struct Running(Gauge);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.sub(1);
+        self.0.dec();
     }
 }

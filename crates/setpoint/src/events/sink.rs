@@ -22,7 +22,7 @@ use super::correlate::{Correlator, Series, SeriesKey};
 use super::event::{Event, Source};
 use super::object::{EventApi, core_v1, events_v1, namespace, patch};
 use crate::Metrics;
-use crate::metrics::Counter;
+use crate::metrics::{Counter, names};
 
 /// How often the write of an Event is tried.
 const TRIES: u32 = 12;
@@ -85,7 +85,8 @@ impl Queue {
         let (now, wall) = (self.env.instant(), self.env.now());
         let mut state = self.state.lock();
         let Some((key, series)) = state.correlator.observe(regarding, event, now, wall) else {
-            return self.counters.spam.inc();
+            self.counters.spam.inc();
+            return;
         };
         if let Some(waiting) = state.waiting.get_mut(&key) {
             *waiting = series;
@@ -138,17 +139,9 @@ impl Queue {
 
 impl Counters {
     fn new(controller: &str, metrics: &Metrics) -> Counters {
-        let written = [("controller", controller)];
-        let dropped = |reason| {
-            let labels = [("controller", controller), ("reason", reason)];
-            metrics.counter(
-                "event_recorder_dropped_total",
-                "Events that were not written, by reason.",
-                &labels,
-            )
-        };
+        let dropped = |reason| metrics.counter(names::EVENTS_DROPPED, &[controller, reason]);
         Counters {
-            written: metrics.counter("event_recorder_written_total", "Writes of Events.", &written),
+            written: metrics.counter(names::EVENTS_WRITTEN, &[controller]),
             spam: dropped("spam"),
             full: dropped("queue_full"),
             failed: dropped("failed"),
@@ -171,7 +164,7 @@ async fn write_all(queue: &Queue, writer: &Writer) {
     loop {
         while let Some((key, series)) = queue.take() {
             match writer.write(&key, &series).await {
-                Ok(()) => queue.counters.written.inc(),
+                Ok(()) => _ = queue.counters.written.inc(),
                 Err(error) => {
                     queue.counters.failed.inc();
                     let (name, namespace) = (&series.name, namespace(&series));

@@ -409,7 +409,7 @@ where
         let trouble = Arc::new(Mutex::new(None));
         let reflector = Reflector {
             client: self.client.clone(),
-            metrics: ReflectorMetrics::new(self.metrics.clone(), &target),
+            metrics: ReflectorMetrics::new(self.metrics.clone(), self.env.clone(), &target),
             facts: self.facts.clone(),
             target: target.clone(),
             decoder: decoder.clone(),

@@ -15,7 +15,7 @@ use super::handler::Owner;
 use super::listener::{Listener, Teller};
 use super::observer::{Applied, Observer};
 use crate::facts::{CacheChanges, CacheName, Facts, HandlerState, LoopEvent};
-use crate::metrics::Gauge;
+use crate::metrics::{Gauge, names};
 use crate::{
     Batch, DeltaFifo, EventHandler, HandlerOptions, Held, Indexer, Metrics, Object, Registration, Scope,
 };
@@ -75,8 +75,7 @@ impl<T: Object> Core<T> {
         resync: Option<Duration>,
     ) -> Core<T> {
         let unsynced = scopes.into_iter().collect();
-        let store_objects =
-            metrics.gauge("informer_store_objects", "Objects in the cache.", &[("name", &name)]);
+        let store_objects = metrics.gauge(names::STORE_OBJECTS, &[&name]);
         Core {
             indexer,
             env,
@@ -99,13 +98,8 @@ impl<T: Object> Core<T> {
     /// Applies what a reflector brings, for ever.
     pub(super) async fn run(self: Arc<Self>, scope: Scope, fifo: Arc<DeltaFifo<T>>) -> Infallible {
         let namespace = scope.to_string();
-        let labels = [("name", self.name.as_str()), ("namespace", namespace.as_str())];
-        let queued = self.metrics.gauge("informer_queued_items", "Objects with changes to apply.", &labels);
-        let version = self.metrics.gauge(
-            "informer_store_resource_version",
-            "The resourceVersion that the cache is at.",
-            &labels,
-        );
+        let queued = self.metrics.gauge(names::QUEUED_ITEMS, &[&self.name, &namespace]);
+        let version = self.metrics.gauge(names::STORE_VERSION, &[&self.name, &namespace]);
         loop {
             let batch = fifo.drain().await;
             self.apply(&scope, &batch);
@@ -217,7 +211,6 @@ impl<T: Object> Core<T> {
         let mut listeners = self.listeners.lock();
         let id = listeners.take_id();
         let handler_name = options.name.unwrap_or_else(|| id.to_string());
-        let labels = [("name", self.name.as_str()), ("handler", handler_name.as_str())];
         let listener = Arc::new(Listener {
             handler,
             buffer: Mutex::new(FoldBuffer::new(
@@ -225,12 +218,8 @@ impl<T: Object> Core<T> {
                 listeners.unsynced.is_empty(),
             )),
             news: Notify::new(),
-            lag: self.metrics.gauge(HANDLER_LAG, "Changes that a handler was not told yet.", &labels),
-            panics: self.metrics.counter(
-                "informer_handler_panics_total",
-                "Calls of a handler that panicked.",
-                &labels,
-            ),
+            lag: self.metrics.gauge(names::HANDLER_LAG, &[&self.name, &handler_name]),
+            panics: self.metrics.counter(names::HANDLER_PANICS, &[&self.name, &handler_name]),
         });
         let (synced, synced_receiver) = watch::channel(false);
         let teller = Teller {
@@ -321,8 +310,6 @@ pub(super) fn backlog(resource: &str, handler: &str, backlog: usize) -> LoopEven
     LoopEvent::Handler { resource: resource.into(), handler: handler.into(), backlog }
 }
 
-const HANDLER_LAG: &str = "informer_handler_lag";
-
 impl<T: Object> Owner for Core<T> {
     fn backlog(&self, id: u64) -> usize {
         let listeners = self.listeners.lock();
@@ -332,7 +319,7 @@ impl<T: Object> Owner for Core<T> {
 
     fn unregister(&self, id: u64) -> Option<Task<()>> {
         let entry = self.listeners.lock().all.remove(&id)?;
-        self.metrics.remove(HANDLER_LAG, &[("name", &self.name), ("handler", &entry.handler_name)]);
+        self.metrics.remove(names::HANDLER_LAG, &[&self.name, &entry.handler_name]);
         Some(entry.task)
     }
 }

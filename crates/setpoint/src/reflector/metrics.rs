@@ -1,9 +1,12 @@
 //! What a reflector counts.
 
+use super::heard::Heard;
 use super::watch::Event;
 use super::{Failure, Target};
+use setpoint_env::Env;
+
 use crate::Metrics;
-use crate::metrics::Counter;
+use crate::metrics::{Counter, names};
 
 #[derive(Clone)]
 pub(crate) struct ReflectorMetrics {
@@ -11,6 +14,7 @@ pub(crate) struct ReflectorMetrics {
     name: String,
     namespace: String,
     pub(super) received: Counter,
+    pub(super) heard: Heard,
     added: Counter,
     modified: Counter,
     deleted: Counter,
@@ -22,39 +26,24 @@ pub(crate) struct ReflectorMetrics {
 }
 
 impl ReflectorMetrics {
-    pub(crate) fn new(metrics: Metrics, target: &Target) -> ReflectorMetrics {
+    pub(crate) fn new(metrics: Metrics, env: Env, target: &Target) -> ReflectorMetrics {
         let (name, namespace) = (target.resource.clone(), target.scope.to_string());
-        let labels = [("name", name.as_str()), ("namespace", namespace.as_str())];
-        let event = |kind| {
-            let labels = [labels[0], labels[1], ("type", kind)];
-            metrics.counter(
-                "informer_events_total",
-                "Events that a watch or streaming list brought.",
-                &labels,
-            )
-        };
+        let labels = [name.as_str(), namespace.as_str()];
+        let count = |description| metrics.counter(description, &labels);
+        let event = |kind| metrics.counter(names::INFORMER_EVENTS, &[&name, &namespace, kind]);
+        let heard = Heard::new(env);
+        metrics.computed_gauge(names::CACHE_AGE, &labels, heard.age());
         ReflectorMetrics {
-            received: metrics.counter(
-                "informer_received_bytes_total",
-                "Bytes received from the server.",
-                &labels,
-            ),
+            received: count(names::RECEIVED_BYTES),
+            heard,
             added: event("added"),
             modified: event("modified"),
             deleted: event("deleted"),
             bookmark: event("bookmark"),
             error: event("error"),
-            decode_errors: metrics.counter(
-                "informer_decode_errors_total",
-                "Objects that could not be decoded and were skipped.",
-                &labels,
-            ),
-            failures: metrics.counter("informer_failures_total", "Lists and watches that failed.", &labels),
-            restarts: metrics.counter(
-                "informer_restarts_total",
-                "Panics of a reflector or of what applies its changes, each followed by a list.",
-                &labels,
-            ),
+            decode_errors: count(names::DECODE_ERRORS),
+            failures: count(names::INFORMER_FAILURES),
+            restarts: count(names::INFORMER_RESTARTS),
             metrics,
             name,
             namespace,
@@ -62,20 +51,22 @@ impl ReflectorMetrics {
     }
 
     pub(super) fn count_event<T>(&self, event: &Event<T>) {
-        match event {
-            Event::Added(_) => self.added.inc(),
-            Event::Modified(_) => self.modified.inc(),
-            Event::Deleted(_) => self.deleted.inc(),
-            Event::Bookmark { .. } => self.bookmark.inc(),
-            Event::Error(_) | Event::Malformed(_) => self.error.inc(),
-        }
+        let counter = match event {
+            Event::Added(_) => &self.added,
+            Event::Modified(_) => &self.modified,
+            Event::Deleted(_) => &self.deleted,
+            Event::Bookmark { .. } => &self.bookmark,
+            Event::Error(_) | Event::Malformed(_) => &self.error,
+        };
+        counter.inc();
     }
 
     pub(super) fn count_failure(&self, failure: &Failure) {
-        match failure {
-            Failure::Object { .. } => self.decode_errors.inc(),
-            _ => self.failures.inc(),
-        }
+        let counter = match failure {
+            Failure::Object { .. } => &self.decode_errors,
+            _ => &self.failures,
+        };
+        counter.inc();
     }
 
     pub(crate) fn restart(&self) {
@@ -83,8 +74,6 @@ impl ReflectorMetrics {
     }
 
     pub(super) fn relist(&self, reason: &str) {
-        let labels =
-            [("name", self.name.as_str()), ("namespace", self.namespace.as_str()), ("reason", reason)];
-        self.metrics.counter("informer_relists_total", "Lists after the first one.", &labels).inc();
+        self.metrics.counter(names::RELISTS, &[&self.name, &self.namespace, reason]).inc();
     }
 }

@@ -14,8 +14,10 @@ use kube::client::Body;
 pub(super) use self::events::{EventStream, Events};
 pub(super) use self::items::ItemStream;
 use self::pipeline::Pipeline;
+use super::ReflectorMetrics;
 use super::error::Failure;
 use super::format::Format;
+use super::heard::Heard;
 use crate::metrics::Counter;
 
 /// How many bytes are decoded in one piece of work, if that many have come.
@@ -29,12 +31,19 @@ pub(super) struct ByteStream {
     body: Body,
     format: Format,
     received: Counter,
+    heard: Heard,
     silence: Duration,
 }
 
 impl ByteStream {
-    pub(super) fn new(body: Body, format: Format, received: Counter, silence: Duration) -> ByteStream {
-        ByteStream { body, format, received, silence }
+    pub(super) fn new(
+        body: Body,
+        format: Format,
+        metrics: &ReflectorMetrics,
+        silence: Duration,
+    ) -> ByteStream {
+        let (received, heard) = (metrics.received.clone(), metrics.heard.clone());
+        ByteStream { body, format, received, heard, silence }
     }
 
     /// The next bytes; `None` at the end. Nothing for longer than allowed is a failure.
@@ -44,7 +53,8 @@ impl ByteStream {
             Some(next) => next,
             None => {
                 let silence = self.silence;
-                let next = tokio::time::timeout(silence, self.wait_for_next()).await;
+                let ends = self.heard.now(silence);
+                let next = tokio::time::timeout_at(ends, self.wait_for_next()).await;
                 next.unwrap_or(Err(Failure::Silent(silence)))
             }
         }
@@ -63,7 +73,7 @@ impl ByteStream {
                 Some(Ok(frame)) => {
                     // Anything but data is trailers, which say nothing here.
                     if let Ok(bytes) = frame.into_data() {
-                        self.received.add(bytes.len() as u64);
+                        self.received.inc_by(bytes.len() as u64);
                         return Ok(Some(bytes));
                     }
                 }

@@ -14,6 +14,8 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use setpoint_env::{Env, Task};
 
+use super::managed::ManagedCertificates;
+
 /// How often files are looked at. A renewed certificate is mounted days before the old one ends.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -25,18 +27,26 @@ pub struct Certificates {
 
 #[derive(Clone)]
 enum Source {
-    Files { certificate: PathBuf, key: PathBuf },
-    Pem { certificate: Vec<u8>, key: Vec<u8> },
+    Files(Files),
+    Pem(Pair),
+    Managed(Box<ManagedCertificates>),
+}
+
+#[derive(Clone)]
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
 }
 
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The key stays out of logs.
         match &self.source {
-            Source::Files { certificate, key } => {
+            Source::Files(Files { certificate, key }) => {
                 f.debug_struct("Files").field("certificate", certificate).field("key", key).finish()
             }
-            Source::Pem { .. } => f.write_str("Pem"),
+            Source::Pem(_) => f.write_str("Pem"),
+            Source::Managed(_) => f.write_str("Managed"),
         }
     }
 }
@@ -53,6 +63,14 @@ pub enum CertificateError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The API server cannot be asked for certificates, or told of them.
+    #[error("the API server refuses {what}")]
+    Api {
+        /// What it is about.
+        what: String,
+        /// Why.
+        source: kube::Error,
+    },
     /// It is not PEM, or not a certificate and its key.
     #[error("not a certificate and its key in PEM: {0}")]
     Invalid(String),
@@ -65,12 +83,12 @@ impl Certificates {
     /// PEM files, as a mounted secret of type `kubernetes.io/tls` has them. When they change, new connections
     /// get the new certificate; if what they change to is unusable, the old one stays.
     pub fn files(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Certificates {
-        Certificates { source: Source::Files { certificate: certificate.into(), key: key.into() } }
+        Certificates { source: Source::Files(Files { certificate: certificate.into(), key: key.into() }) }
     }
 
     /// A certificate chain and its key, in PEM.
     pub fn pem(certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Certificates {
-        Certificates { source: Source::Pem { certificate: certificate.into(), key: key.into() } }
+        Certificates { source: Source::Pem(Pair { certificate: certificate.into(), key: key.into() }) }
     }
 
     /// A new certificate for these names, signed by itself, and the same certificate in PEM, for the `caBundle`
@@ -96,11 +114,21 @@ impl Certificates {
     /// TLS settings of a server that shows this certificate. They follow the source as long as the task lives, if there
     /// is one.
     pub async fn start(&self, env: &Env) -> Result<(Arc<ServerConfig>, Option<Task<()>>), CertificateError> {
-        let pair = self.read().await?;
+        let (pair, keeper) = match &self.source {
+            Source::Pem(pair) => (pair.clone(), None),
+            Source::Files(files) => (files.read().await?, None),
+            Source::Managed(plan) => {
+                let (keeper, pair) = plan.first(env).await?;
+                (pair, Some(keeper))
+            }
+        };
         let current = Arc::new(Current { key: RwLock::new(parse(&pair)?) });
-        let watching = match &self.source {
-            Source::Pem { .. } => None,
-            Source::Files { .. } => Some(env.spawn(follow(self.clone(), pair, Arc::clone(&current)))),
+        let watching = match (&self.source, keeper) {
+            (_, Some(keeper)) => Some(env.spawn(keeper.run(pair, Arc::clone(&current)))),
+            (Source::Files(files), None) => {
+                Some(env.spawn(follow(files.clone(), pair, Arc::clone(&current))))
+            }
+            (_, None) => None,
         };
         let provider = Arc::new(ring::default_provider());
         let mut tls = ServerConfig::builder_with_provider(provider)
@@ -111,16 +139,17 @@ impl Certificates {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok((Arc::new(tls), watching))
     }
+}
 
+impl From<ManagedCertificates> for Certificates {
+    fn from(managed: ManagedCertificates) -> Certificates {
+        Certificates { source: Source::Managed(Box::new(managed)) }
+    }
+}
+
+impl Files {
     async fn read(&self) -> Result<Pair, CertificateError> {
-        match &self.source {
-            Source::Pem { certificate, key } => {
-                Ok(Pair { certificate: certificate.clone(), key: key.clone() })
-            }
-            Source::Files { certificate, key } => {
-                Ok(Pair { certificate: read(certificate).await?, key: read(key).await? })
-            }
-        }
+        Ok(Pair { certificate: read(&self.certificate).await?, key: read(&self.key).await? })
     }
 }
 
@@ -130,13 +159,13 @@ async fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
 }
 
 /// A chain and its key, in PEM.
-#[derive(PartialEq, Eq)]
-struct Pair {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) certificate: Vec<u8>,
+    pub(super) key: Vec<u8>,
 }
 
-fn parse(pair: &Pair) -> Result<Arc<CertifiedKey>, CertificateError> {
+pub(super) fn parse(pair: &Pair) -> Result<Arc<CertifiedKey>, CertificateError> {
     let invalid = |error: &dyn fmt::Display| CertificateError::Invalid(error.to_string());
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pair.certificate)
         .collect::<Result<_, _>>()
@@ -152,10 +181,10 @@ fn parse(pair: &Pair) -> Result<Arc<CertifiedKey>, CertificateError> {
 }
 
 /// Looks at the files again and again.
-async fn follow(certificates: Certificates, mut known: Pair, current: Arc<Current>) {
+async fn follow(files: Files, mut known: Pair, current: Arc<Current>) {
     loop {
         tokio::time::sleep(LOOK).await;
-        let pair = match certificates.read().await {
+        let pair = match files.read().await {
             Ok(pair) if pair != known => pair,
             Ok(_) => continue,
             Err(error) => {
@@ -165,7 +194,7 @@ async fn follow(certificates: Certificates, mut known: Pair, current: Arc<Curren
         };
         match parse(&pair) {
             Ok(key) => {
-                *current.key.write() = key;
+                current.set(key);
                 tracing::info!("the webhook server has a new certificate");
             }
             // Maybe one of the two files is not written yet: the next look tells.
@@ -177,8 +206,14 @@ async fn follow(certificates: Certificates, mut known: Pair, current: Arc<Curren
 
 /// The certificate that new connections get.
 #[derive(Debug)]
-struct Current {
+pub(super) struct Current {
     key: RwLock<Arc<CertifiedKey>>,
+}
+
+impl Current {
+    pub(super) fn set(&self, key: Arc<CertifiedKey>) {
+        *self.key.write() = key;
+    }
 }
 
 impl ResolvesServerCert for Current {

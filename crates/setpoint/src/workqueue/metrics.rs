@@ -6,10 +6,8 @@ use std::time::Duration;
 use super::Inner;
 use super::state::Unfinished;
 use crate::Metrics;
+use crate::metrics::names::{self, Description};
 use crate::metrics::{Counter, Histogram};
-
-/// Seconds, as in client-go: from 10 ns to 1000 s.
-const BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
 
 /// The metrics of one queue.
 #[derive(Debug)]
@@ -26,32 +24,18 @@ impl QueueMetrics {
         metrics: &Metrics,
         queue: Weak<Inner<K>>,
     ) -> QueueMetrics {
-        let labels = [("name", name)];
-        let gauge = |metric, help, value: fn(&Inner<K>) -> f64| {
+        let gauge = |description: &'static Description, value: fn(&Inner<K>) -> f64| {
             let queue = queue.clone();
-            metrics.computed_gauge(metric, help, &labels, move || Some(value(&*queue.upgrade()?)));
+            metrics.computed_gauge(description, &[name], move || Some(value(&*queue.upgrade()?)));
         };
-        gauge("workqueue_depth", "Keys that want to be processed.", |queue| queue.shared.depth() as f64);
-        gauge(
-            "workqueue_unfinished_work_seconds",
-            "Time spent so far on keys in progress, summed.",
-            |queue| unfinished(queue).total.as_secs_f64(),
-        );
-        gauge(
-            "workqueue_longest_running_processor_seconds",
-            "The longest time spent so far on a key in progress.",
-            |queue| unfinished(queue).longest.as_secs_f64(),
-        );
-        let histogram = |metric, help| metrics.histogram(metric, help, &labels, BUCKETS);
+        gauge(names::QUEUE_DEPTH, |queue| queue.shared.depth() as f64);
+        gauge(names::UNFINISHED_WORK, |queue| unfinished(queue).total.as_secs_f64());
+        gauge(names::LONGEST_RUNNING, |queue| unfinished(queue).longest.as_secs_f64());
         QueueMetrics {
-            adds: metrics.counter("workqueue_adds_total", "Keys that were added.", &labels),
-            retries: metrics.counter(
-                "workqueue_retries_total",
-                "Keys that were added after a failure.",
-                &labels,
-            ),
-            queue_duration: histogram("workqueue_queue_duration_seconds", "How long keys were queued."),
-            work_duration: histogram("workqueue_work_duration_seconds", "How long keys were processed."),
+            adds: metrics.counter(names::QUEUE_ADDS, &[name]),
+            retries: metrics.counter(names::QUEUE_RETRIES, &[name]),
+            queue_duration: metrics.histogram(names::QUEUE_DURATION, &[name]),
+            work_duration: metrics.histogram(names::WORK_DURATION, &[name]),
         }
     }
 

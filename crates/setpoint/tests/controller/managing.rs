@@ -83,47 +83,56 @@ fn what_does_not_end_in_time_is_cut_off() {
     });
 }
 
+/// An address that nobody listens on.
+fn free_address() -> std::net::SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// What a server answers, as soon as there is one.
+async fn get(address: std::net::SocketAddr, path: &str) -> String {
+    for _ in 0..200 {
+        if let Ok(mut stream) = tokio::net::TcpStream::connect(address).await {
+            let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            return answer;
+        }
+        sleep(SECOND / 100).await;
+    }
+    panic!("nobody listens");
+}
+
 #[tokio::test]
 async fn health_readiness_and_metrics_are_served() {
     let world = World::seeded(9);
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let (health, metrics) = (free_address(), free_address());
     let counter = Counter::default();
     let manager = Manager::with(runtime(&world))
-        .http(address)
+        .serve_health(health)
+        .serve_metrics(metrics)
+        .healthz("disk", || std::future::ready(Err::<(), _>("it is full")))
+        .readyz("upstream", || std::future::ready(Ok::<(), String>(())))
         .controller(Controller::<ConfigMap>::new("one", counting(&counter)));
     let shutdown = manager.shutdown().clone();
     let running = world.env().spawn(manager.run());
-    let get = async |path: &str| {
-        for _ in 0..200 {
-            if let Ok(mut stream) = tokio::net::TcpStream::connect(address).await {
-                let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-                stream.write_all(request.as_bytes()).await.unwrap();
-                let mut answer = String::new();
-                stream.read_to_string(&mut answer).await.unwrap();
-                return answer;
-            }
-            sleep(SECOND / 100).await;
-        }
-        panic!("nobody listens");
-    };
-    assert!(get("/healthz").await.starts_with("HTTP/1.1 200"));
-    let mut ready = get("/readyz").await;
+    let live = get(health, "/healthz").await;
+    assert!(live.starts_with("HTTP/1.1 500") && live.contains("[-]disk failed: it is full"), "{live}");
+    assert!(get(health, "/healthz?exclude=disk").await.starts_with("HTTP/1.1 200"));
+    let mut ready = get(health, "/readyz?verbose").await;
     for _ in 0..200 {
         if ready.starts_with("HTTP/1.1 200") {
             break;
         }
         sleep(SECOND / 100).await;
-        ready = get("/readyz").await;
+        ready = get(health, "/readyz?verbose").await;
     }
-    assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
-    let metrics = get("/metrics").await;
-    assert!(
-        metrics.contains("controller_runtime_max_concurrent_reconciles{controller=\"one\"} 1"),
-        "{metrics}"
-    );
-    assert!(get("/other").await.starts_with("HTTP/1.1 404"));
+    assert!(ready.contains("[+]upstream ok\n[+]caches ok\nreadyz check passed"), "{ready}");
+    let page = get(metrics, "/metrics").await;
+    assert!(page.contains("controller_runtime_max_concurrent_reconciles{controller=\"one\"} 1"), "{page}");
+    assert!(page.contains("content-type: application/openmetrics-text"), "{page}");
+    assert!(get(health, "/metrics").await.starts_with("HTTP/1.1 404"));
+    assert!(get(metrics, "/healthz").await.starts_with("HTTP/1.1 404"));
     shutdown.cancel();
     running.await.unwrap().unwrap();
 }
@@ -182,5 +191,142 @@ fn a_leader_that_is_cut_off_stops_working_and_comes_back_as_a_candidate() {
         world.start_server();
         sleep(60 * SECOND).await;
         assert!(calls.get() > stopped + 20, "it leads again");
+    });
+}
+
+async fn careless() -> Result<(), setpoint::manager::RunnableError> {
+    panic!("on purpose")
+}
+
+fn lease(identity: &str) -> setpoint::LeaseConfig {
+    let mut config = setpoint::LeaseConfig::new("default", "maps");
+    config.identity = identity.into();
+    config
+}
+
+fn named(world: &World, name: &str) -> Manager {
+    Manager::with(Runtime::with(world.client_named(name), world.env().clone(), Metrics::default()))
+        .leader_election(lease(name))
+}
+
+#[test]
+fn a_controller_without_leader_election_works_on_every_replica() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        let (led, everywhere) = (Counter::default(), Counter::default());
+        let manager = |name: &str| {
+            let everywhere = Controller::<ConfigMap>::new("everywhere", counting(&everywhere));
+            named(&world, name)
+                .controller(Controller::<ConfigMap>::new("led", counting(&led)))
+                .controller(everywhere.without_leader_election())
+        };
+        let _first = world.env().spawn(manager("first").run());
+        sleep(5 * SECOND).await;
+        let _second = world.env().spawn(manager("second").run());
+        sleep(60 * SECOND).await;
+        assert_eq!((led.get(), everywhere.get()), (1, 2));
+    });
+}
+
+#[test]
+fn a_leader_runnable_runs_in_each_term_and_nowhere_else() {
+    World::run(9, async |world| {
+        let log: Arc<Mutex<Vec<String>>> = Arc::default();
+        let manager = |name: &'static str| {
+            let log = log.clone();
+            named(&world, name).leader_runnable("job", move |cx| {
+                let log = log.clone();
+                async move {
+                    log.lock().push(format!("{name} begins"));
+                    cx.stopping().cancelled().await;
+                    log.lock().push(format!("{name} ends"));
+                    Ok(())
+                }
+            })
+        };
+        let first = manager("first");
+        let shutdown = first.shutdown().clone();
+        let leading = world.env().spawn(first.run());
+        sleep(5 * SECOND).await;
+        let _second = world.env().spawn(manager("second").run());
+        sleep(60 * SECOND).await;
+        assert_eq!(*log.lock(), ["first begins"]);
+        shutdown.cancel();
+        leading.await.unwrap().unwrap();
+        sleep(10 * SECOND).await;
+        assert_eq!(*log.lock(), ["first begins", "first ends", "second begins"]);
+    });
+}
+
+#[test]
+fn a_leader_runnable_that_fails_or_panics_stops_the_manager() {
+    World::run(9, async |world| {
+        let fails = named(&world, "a").leader_runnable("job", |_| async { Err("it went wrong".into()) });
+        let error = fails.run().await.unwrap_err();
+        assert!(matches!(&error, ManagerError::Runnable { name, .. } if name == "job"), "{error}");
+        let panics = named(&world, "a").runnable("careless", |_| careless());
+        let error = panics.run().await.unwrap_err();
+        assert!(matches!(&error, ManagerError::Runnable { name, .. } if name == "careless"), "{error}");
+    });
+}
+
+#[test]
+fn a_standby_that_is_not_warmed_up_watches_nothing_until_it_leads() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        let counter = Counter::default();
+        let manager = |name: &str| {
+            named(&world, name)
+                .warm_up(false)
+                .controller(Controller::<ConfigMap>::new("maps", counting(&counter)))
+        };
+        let first = manager("first");
+        let shutdown = first.shutdown().clone();
+        let leading = world.env().spawn(first.run());
+        sleep(5 * SECOND).await;
+        let _second = world.env().spawn(manager("second").run());
+        sleep(60 * SECOND).await;
+        let watches = |name: &str| world.trace().requests(&Match::watch("configmaps").client(name)).count();
+        assert_eq!((watches("first") > 0, watches("second"), counter.get()), (true, 0, 1));
+        shutdown.cancel();
+        leading.await.unwrap().unwrap();
+        sleep(10 * SECOND).await;
+        assert_eq!((watches("second") > 0, counter.get()), (true, 2));
+    });
+}
+
+#[test]
+fn what_was_started_last_ends_first() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        let log: Arc<Mutex<Vec<&'static str>>> = Arc::default();
+        let ending = |name: &'static str| {
+            let log = log.clone();
+            async move |cx: setpoint::manager::RunnableContext| {
+                cx.stopping().cancelled().await;
+                sleep(SECOND).await;
+                log.lock().push(name);
+                Ok(())
+            }
+        };
+        let reconciling = log.clone();
+        let reconcile = move |_: ObjectKey, _: Context| {
+            let log = reconciling.clone();
+            async move {
+                sleep(10 * SECOND).await;
+                log.lock().push("reconcile");
+                Ok::<_, ReconcileError>(Action::done())
+            }
+        };
+        let manager = Manager::with(runtime(&world))
+            .early_runnable("early", ending("early"))
+            .runnable("late", ending("late"))
+            .controller(Controller::<ConfigMap>::new("slow", reconcile));
+        let shutdown = manager.shutdown().clone();
+        let running = world.env().spawn(manager.run());
+        sleep(5 * SECOND).await;
+        shutdown.cancel();
+        running.await.unwrap().unwrap();
+        assert_eq!(*log.lock(), ["reconcile", "late", "early"]);
     });
 }

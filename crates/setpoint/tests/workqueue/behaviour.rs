@@ -354,20 +354,20 @@ async fn seven_metrics_say_what_the_queue_does() {
     queue.add_rate_limited("c");
     shows("workqueue_adds_total{name=\"foo\"} 2");
     shows("workqueue_retries_total{name=\"foo\"} 1");
-    shows("workqueue_depth{name=\"foo\"} 2");
+    shows("workqueue_depth{name=\"foo\"} 2.0");
     tokio::time::sleep(2 * SECOND).await;
     let items = [queue.get().await.unwrap(), queue.get().await.unwrap()];
     shows("workqueue_adds_total{name=\"foo\"} 3"); // its time has come
-    shows("workqueue_depth{name=\"foo\"} 1");
-    shows("workqueue_queue_duration_seconds_sum{name=\"foo\"} 4");
+    shows("workqueue_depth{name=\"foo\"} 1.0");
+    shows("workqueue_queue_duration_seconds_sum{name=\"foo\"} 4.0");
     shows("workqueue_queue_duration_seconds_count{name=\"foo\"} 2");
     tokio::time::sleep(3 * SECOND).await;
     queue.get().await.unwrap().done();
-    shows("workqueue_unfinished_work_seconds{name=\"foo\"} 6");
-    shows("workqueue_longest_running_processor_seconds{name=\"foo\"} 3");
+    shows("workqueue_unfinished_work_seconds{name=\"foo\"} 6.0");
+    shows("workqueue_longest_running_processor_seconds{name=\"foo\"} 3.0");
     drop(items);
-    shows("workqueue_work_duration_seconds_sum{name=\"foo\"} 6");
-    shows("workqueue_unfinished_work_seconds{name=\"foo\"} 0");
+    shows("workqueue_work_duration_seconds_sum{name=\"foo\"} 6.0");
+    shows("workqueue_unfinished_work_seconds{name=\"foo\"} 0.0");
     drop(queue);
     assert!(!metrics.render().contains("workqueue_depth{"), "the queue is gone");
 }

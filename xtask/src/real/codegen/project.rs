@@ -42,7 +42,16 @@ pub(super) const VARIANTS: &[Variant] = &[
     Variant {
         name: "a new project that owns a Deployment and has webhooks",
         project: "shop-operator",
-        options: &["--group", "shop.example.org", "--version", "v1", "--owns", "deployment", "--webhook"],
+        options: &[
+            "--group",
+            "shop.example.org",
+            "--version",
+            "v1",
+            "--owns",
+            "deployment",
+            "--webhook",
+            "--cert-manager",
+        ],
         resource: "shops.shop.example.org",
         kind: "shop",
         owned: Some("deployment"),
@@ -151,7 +160,7 @@ fn reconcile(tools: &Tools<'_>, variant: &Variant, project: &Path) -> Result<()>
     stage.kubectl(&format!("wait --for=condition=established crd/{} --timeout=30s", variant.resource))?;
 
     let mut program = Command::new(tools.target.join("debug").join(variant.project));
-    program.args(["--http", "127.0.0.1:0", "--kubeconfig"]);
+    program.args(["--health", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--kubeconfig"]);
     program.arg(as_service_account(&stage, variant.project)?);
     if variant.has_webhook {
         let address = format!("127.0.0.1:{}", free_port()?);

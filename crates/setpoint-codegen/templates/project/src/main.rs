@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
-{% if webhook %}
+use setpoint::controller::Runtime;
+{% if cert_manager %}
 use setpoint::webhook::Certificates;
 {% endif %}
-use setpoint::{ClientConfig, LeaseConfig, Manager};
+use setpoint::{ClientConfig, Env, LeaseConfig, Manager, Metrics};
 {% if webhook %}
 use widget_operator::{NAME, controller, webhook};
 {% else %}
@@ -21,17 +22,27 @@ struct Options {
     /// The kubeconfig to use [default: KUBECONFIG, ~/.kube/config, or the service account of the pod]
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
-    /// Where /healthz, /readyz and /metrics are served
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
-    http: SocketAddr,
+    /// Where /healthz and /readyz are served
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
+    health: SocketAddr,
+    /// Where /metrics is served. On an address that others can reach it is HTTPS, and wants a token
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    metrics: SocketAddr,
 {% if webhook %}
     /// Where the webhooks are served
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9443")]
     webhooks: SocketAddr,
-    /// A folder with tls.crt and tls.key for the webhooks. Without it they get a certificate that they sign
-    /// themselves, and the cluster is told to call this process: for development
+{% if cert_manager %}
+    /// A folder with tls.crt and tls.key for the webhooks. Without it the program makes a certificate, and the
+    /// cluster is told to call this process: for development
     #[arg(long, value_name = "FOLDER")]
     tls: Option<PathBuf>,
+{% else %}
+    /// The Service by which the cluster reaches the webhooks. Without it the cluster is told to call this process
+    /// where it listens: for development
+    #[arg(long, value_name = "NAME")]
+    service: Option<String>,
+{% endif %}
 {% endif %}
 }
 
@@ -39,25 +50,30 @@ struct Options {
 async fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let mut config = ClientConfig::new();
+    let metrics = Metrics::default();
+    let mut config = ClientConfig::new().metrics(&metrics);
     if let Some(path) = options.kubeconfig {
         config = config.kubeconfig(path);
     }
     let client = config.connect().await?;
 {% if webhook %}
+{% if cert_manager %}
     let certificates = match options.tls {
         Some(folder) => Certificates::files(folder.join("tls.crt"), folder.join("tls.key")),
-        None => {
-            let (certificates, ca_bundle) = Certificates::self_signed([options.webhooks.ip().to_string()])?;
-            webhook::register(&client, &format!("https://{}", options.webhooks), &ca_bundle).await?;
-            certificates
-        }
+        None => webhook::development(&client, options.webhooks).await?.into(),
     };
+{% else %}
+    let certificates = match options.service {
+        Some(service) => webhook::certificates(&client).service(&service, client.default_namespace()),
+        None => webhook::development(&client, options.webhooks).await?,
+    };
+{% endif %}
 {% endif %}
     // Several replicas may run; one of them works.
     let lease = LeaseConfig::new(client.default_namespace(), NAME);
-    Manager::new(client)
-        .http(options.http)
+    Manager::with(Runtime::with(client, Env::system(), metrics))
+        .serve_health(options.health)
+        .serve_metrics(options.metrics)
         .leader_election(lease)
 {% if webhook %}
         .webhooks(options.webhooks, webhook::server(certificates))

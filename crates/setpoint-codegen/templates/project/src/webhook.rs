@@ -1,13 +1,16 @@
 //! What is filled in and checked before a `Widget` is stored.
 
-use k8s_openapi::ByteString;
+use std::net::SocketAddr;
+
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use setpoint::webhook::{AdmissionRequest, Certificates, Mutation, Verdict, WebhookServer};
+use setpoint::webhook::{
+    AdmissionRequest, Certificates, ManagedCertificates, Mutation, Verdict, WebhookServer,
+};
 
 use crate::NAME;
 use crate::api;
@@ -16,7 +19,7 @@ use crate::api;
 pub const LABEL: &str = "app.kubernetes.io/managed-by";
 
 /// The server with both webhooks.
-pub fn server(certificates: Certificates) -> WebhookServer {
+pub fn server(certificates: impl Into<Certificates>) -> WebhookServer {
     WebhookServer::new(certificates).mutate("/mutate", fill_in).validate("/validate", check)
 }
 
@@ -45,29 +48,34 @@ async fn check(request: AdmissionRequest<api::Widget>) -> Verdict {
 {% endif %}
 }
 
-/// Tells a cluster where this process answers: for development. In a cluster config/webhook does it.
-pub async fn register(client: &Client, url: &str, ca_bundle: &str) -> Result<(), kube::Error> {
-    let parameters = PatchParams::apply(NAME).force();
-    let mutating = configuration("MutatingWebhookConfiguration", "/mutate", url, ca_bundle);
-    let api: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    api.patch(NAME, &parameters, &Patch::Apply(mutating)).await?;
-    let validating = configuration("ValidatingWebhookConfiguration", "/validate", url, ca_bundle);
-    let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
-    api.patch(NAME, &parameters, &Patch::Apply(validating)).await?;
-    Ok(())
+/// Certificates that the program makes itself, and renews in time: all replicas share a Secret, and the API server
+/// is told whom to trust.
+pub fn certificates(client: &Client) -> ManagedCertificates {
+    let secret = format!("{NAME}-tls");
+    ManagedCertificates::new(client.clone(), client.default_namespace(), secret).mutating(NAME).validating(NAME)
 }
 
-fn configuration(kind: &str, path: &str, url: &str, ca_bundle: &str) -> Value {
+/// Tells a cluster that this process answers at an address: for development. In a cluster config/webhook does it.
+pub async fn development(client: &Client, address: SocketAddr) -> Result<ManagedCertificates, kube::Error> {
+    let url = format!("https://{address}");
+    let parameters = PatchParams::apply(NAME).force();
+    let mutating = configuration("MutatingWebhookConfiguration", "/mutate", &url);
+    let api: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    api.patch(NAME, &parameters, &Patch::Apply(mutating)).await?;
+    let validating = configuration("ValidatingWebhookConfiguration", "/validate", &url);
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    api.patch(NAME, &parameters, &Patch::Apply(validating)).await?;
+    Ok(certificates(client).name(address.ip().to_string()))
+}
+
+fn configuration(kind: &str, path: &str, url: &str) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
         "metadata": {"name": NAME},
         "webhooks": [{
             "name": "widgets.acme.example",
-            "clientConfig": {
-                "url": format!("{url}{path}"),
-                "caBundle": ByteString(ca_bundle.as_bytes().to_vec()),
-            },
+            "clientConfig": {"url": format!("{url}{path}")},
             "rules": [{
                 "apiGroups": ["acme.example"],
                 "apiVersions": ["v1alpha1"],

@@ -148,7 +148,7 @@ fn requests_stand_in_line_for_the_limit() {
         };
         let times = futures::future::join_all((0..10).map(get)).await;
         assert_eq!(times, [0, 0, 0, 0, 0, 100, 200, 300, 400, 500]);
-        assert_eq!(metrics.value(LIMITER_METRIC, &[]), Some(10));
+        assert_eq!(metrics.value("rest_client_rate_limiter_duration_seconds", &[]), Some(10));
         // Leases do not wait, and the bucket fills up to its burst, not more.
         let leases: Api<Lease> = Api::default_namespaced(clients[0].clone());
         leases.get_opt("a").await.unwrap();
@@ -191,8 +191,13 @@ fn tries_are_counted() {
         maps.get_opt("a").await.unwrap();
         world.faults().on(Match::any()).refuse_connection();
         maps.get_opt("a").await.unwrap();
-        let count = |code| metrics.value(RETRIES_METRIC, &[("code", code), ("method", "GET")]);
+        let labels = |code, verb| [("code", code), (verb, "GET"), ("host", "")];
+        let count = |code| metrics.value("rest_client_request_retries_total", &labels(code, "verb"));
         assert_eq!((count("429"), count("<error>")), (Some(3), Some(1)));
+        let count = |code| metrics.value("rest_client_requests_total", &labels(code, "method"));
+        assert_eq!((count("429"), count("<error>"), count("404")), (Some(3), Some(1), Some(2)));
+        let durations = [("verb", "GET"), ("host", "")];
+        assert_eq!(metrics.value("rest_client_request_duration_seconds", &durations), Some(6));
     });
 }
 

@@ -77,7 +77,7 @@ async fn a_reflector_that_is_held_back_reads_no_more_and_loses_nothing() {
     let env = Env::seeded(1);
     let reflector = Arc::new(Reflector {
         client: Client::new(service, "default"),
-        metrics: ReflectorMetrics::new(metrics.clone(), &target),
+        metrics: ReflectorMetrics::new(metrics.clone(), env.clone(), &target),
         target,
         decoder: Decoder::new(false, Keep::Lazy, None, Arc::new(|map: ConfigMap| map)),
         indexer: indexer.clone(),

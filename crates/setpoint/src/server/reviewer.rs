@@ -1,4 +1,4 @@
-//! Asks the API server who somebody is, and what they may see.
+//! Asks the API server who somebody is, and what they may do.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -20,10 +20,8 @@ use setpoint_env::Env;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use crate::guard::Refused;
+use super::Refused;
 
-/// What has to be allowed.
-const PATH: &str = "/dashboard";
 /// A token that was good is asked about again after this time.
 const GOOD_FOR: Duration = Duration::from_secs(30);
 /// One that was refused: soon, but not with every request.
@@ -37,12 +35,15 @@ const MOST_BYTES: usize = 16 << 10;
 
 /// Somebody whom the API server knows.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Who(Arc<UserInfo>);
+pub struct Who(Arc<UserInfo>);
 
 type Verdict = Result<Who, (u16, String)>;
 
-pub(crate) struct Reviewer {
+/// Asks the API server by TokenReview and SubjectAccessReview, and remembers the answers for half a minute. The role
+/// `system:auth-delegator` allows both.
+pub struct Reviewer {
     client: Client,
+    path: &'static str,
     env: Env,
     at_once: Semaphore,
     tokens: Mutex<LruCache<String, (Instant, Verdict)>>,
@@ -50,9 +51,11 @@ pub(crate) struct Reviewer {
 }
 
 impl Reviewer {
-    pub(crate) fn new(client: Client, env: Env) -> Reviewer {
+    /// Lets those in who may `get` this non-resource URL.
+    pub fn new(client: Client, env: Env, path: &'static str) -> Reviewer {
         Reviewer {
             client,
+            path,
             env,
             at_once: Semaphore::new(AT_ONCE),
             tokens: Mutex::new(LruCache::new(MOST)),
@@ -60,8 +63,8 @@ impl Reviewer {
         }
     }
 
-    /// Whose token this is, if they may see the page.
-    pub(crate) async fn review(&self, token: &str) -> Result<Who, Refused> {
+    /// Whose token this is, if they may get the URL.
+    pub async fn review(&self, token: &str) -> Result<Who, Refused> {
         if token.is_empty() || token.len() > MOST_BYTES {
             return Err(Refused(StatusCode::UNAUTHORIZED, "show a bearer token".to_owned()));
         }
@@ -89,17 +92,19 @@ impl Reviewer {
             return Ok(Err((401, "the API server does not know this token".to_owned())));
         };
         let who = Who(Arc::new(user));
-        let attributes = NonResourceAttributes { path: Some(PATH.into()), verb: Some("get".into()) };
+        let attributes = NonResourceAttributes { path: Some(self.path.into()), verb: Some("get".into()) };
         let spec = SubjectAccessReviewSpec { non_resource_attributes: Some(attributes), ..who.spec() };
         if self.is_allowed(spec).await? {
             return Ok(Ok(who));
         }
         let name = who.0.username.as_deref().unwrap_or("unnamed");
-        Ok(Err((403, format!("{name} may not get the non-resource URL {PATH}; allow it with a ClusterRole"))))
+        let why =
+            format!("{name} may not get the non-resource URL {}; allow it with a ClusterRole", self.path);
+        Ok(Err((403, why)))
     }
 
     /// Whether somebody may do something with the objects of a kind.
-    pub(crate) async fn may(
+    pub async fn may(
         &self,
         who: &Who,
         verb: &str,
@@ -156,6 +161,12 @@ impl Reviewer {
             Ok(answer) => answer.map_err(|error| failed(error.to_string())),
             Err(_) => Err(failed(format!("no answer within {ANSWER_TIME:?}"))),
         }
+    }
+}
+
+impl std::fmt::Debug for Reviewer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reviewer").field("path", &self.path).finish_non_exhaustive()
     }
 }
 

@@ -1,0 +1,125 @@
+//! Everything that the runtime measures: names, labels, and what they mean. `docs/metrics.md` shows this table.
+
+/// A metric of the runtime.
+#[derive(Debug)]
+pub(crate) struct Description {
+    /// As it is exported.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) labels: &'static [&'static str],
+    pub(crate) help: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+    /// Upper bounds in seconds, ascending.
+    Histogram(&'static [f64]),
+}
+
+use Kind::{Counter, Gauge, Histogram};
+
+/// Those of controller-runtime.
+const RECONCILES: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
+    1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
+    50.0, 60.0,
+];
+
+/// Those of client-go's queues: from 10 ns to 1000 s.
+const QUEUED: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
+
+/// Those of client-go's requests.
+const REQUESTS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+
+macro_rules! descriptions {
+    ($($constant:ident $kind:expr, $name:literal $labels:expr, $help:literal;)*) => {
+        $(pub(crate) const $constant: &Description =
+            &Description { name: $name, kind: $kind, labels: &$labels, help: $help };)*
+        /// All of them, in the order of the table.
+        #[cfg(test)]
+        pub(super) const ALL: &[&Description] = &[$($constant),*];
+    };
+}
+
+descriptions! {
+    RECONCILE_TOTAL Counter, "controller_runtime_reconcile_total" ["controller", "result"],
+        "Reconciles that have ended, by result.";
+    RECONCILE_ERRORS Counter, "controller_runtime_reconcile_errors_total" ["controller"],
+        "Reconciles that have failed.";
+    TERMINAL_ERRORS Counter, "controller_runtime_terminal_reconcile_errors_total" ["controller"],
+        "Reconciles that have failed for good.";
+    RECONCILE_PANICS Counter, "controller_runtime_reconcile_panics_total" ["controller"],
+        "Reconciles that have panicked.";
+    RECONCILE_TIME Histogram(RECONCILES), "controller_runtime_reconcile_time_seconds" ["controller"],
+        "How long reconciles take.";
+    ACTIVE_WORKERS Gauge, "controller_runtime_active_workers" ["controller"],
+        "Workers that reconcile now.";
+    MAX_WORKERS Gauge, "controller_runtime_max_concurrent_reconciles" ["controller"],
+        "How many workers there are.";
+    CATCH_UP Histogram(RECONCILES), "setpoint_controller_catch_up_seconds" ["controller"],
+        "How long keys are held until the caches show what they wrote.";
+    CATCH_UP_LATE Counter, "setpoint_controller_catch_up_late_total" ["controller"],
+        "Keys that were reconciled again although a cache did not show what they wrote.";
+    SELF_TRIGGERED Counter, "setpoint_controller_self_triggered_total" ["controller"],
+        "Reconciles in a row of those that nothing but the key's own last writes has caused.";
+    UNCHANGED_WRITES Counter, "setpoint_controller_unchanged_writes_total" ["controller"],
+        "Writes that changed nothing.";
+    REASONS Counter, "setpoint_controller_reasons_total" ["controller", "resource", "cause"],
+        "Reconciles by what they were for; one with several reasons counts for each.";
+    QUEUE_DEPTH Gauge, "workqueue_depth" ["name"],
+        "Keys that want to be processed.";
+    QUEUE_ADDS Counter, "workqueue_adds_total" ["name"],
+        "Keys that were added.";
+    QUEUE_RETRIES Counter, "workqueue_retries_total" ["name"],
+        "Keys that were added after a failure.";
+    QUEUE_DURATION Histogram(QUEUED), "workqueue_queue_duration_seconds" ["name"],
+        "How long keys were queued.";
+    WORK_DURATION Histogram(QUEUED), "workqueue_work_duration_seconds" ["name"],
+        "How long keys were processed.";
+    UNFINISHED_WORK Gauge, "workqueue_unfinished_work_seconds" ["name"],
+        "Time spent so far on keys in progress, summed.";
+    LONGEST_RUNNING Gauge, "workqueue_longest_running_processor_seconds" ["name"],
+        "The longest time spent so far on a key in progress.";
+    CACHE_AGE Gauge, "setpoint_cache_age_seconds" ["name", "namespace"],
+        "How long ago the server was last heard of, by an event, a bookmark or a list.";
+    STORE_OBJECTS Gauge, "informer_store_objects" ["name"],
+        "Objects in the cache.";
+    STORE_VERSION Gauge, "informer_store_resource_version" ["name", "namespace"],
+        "The resourceVersion that the cache is at.";
+    QUEUED_ITEMS Gauge, "informer_queued_items" ["name", "namespace"],
+        "Objects with changes to apply.";
+    INFORMER_EVENTS Counter, "informer_events_total" ["name", "namespace", "type"],
+        "Events that a watch or streaming list brought.";
+    RECEIVED_BYTES Counter, "informer_received_bytes_total" ["name", "namespace"],
+        "Bytes received from the server.";
+    DECODE_ERRORS Counter, "informer_decode_errors_total" ["name", "namespace"],
+        "Objects that could not be decoded and were skipped.";
+    INFORMER_FAILURES Counter, "informer_failures_total" ["name", "namespace"],
+        "Lists and watches that failed.";
+    RELISTS Counter, "informer_relists_total" ["name", "namespace", "reason"],
+        "Lists after the first one.";
+    INFORMER_RESTARTS Counter, "informer_restarts_total" ["name", "namespace"],
+        "Panics of a reflector or of what applies its changes, each followed by a list.";
+    HANDLER_LAG Gauge, "informer_handler_lag" ["name", "handler"],
+        "Changes that a handler was not told yet.";
+    HANDLER_PANICS Counter, "informer_handler_panics_total" ["name", "handler"],
+        "Calls of a handler that panicked.";
+    REQUESTS_TOTAL Counter, "rest_client_requests_total" ["code", "method", "host"],
+        "Requests to the API server by status code, method and host; `<error>` is no answer.";
+    REQUEST_DURATION Histogram(REQUESTS), "rest_client_request_duration_seconds" ["verb", "host"],
+        "How long requests to the API server took until the head of the answer.";
+    REQUEST_RETRIES Counter, "rest_client_request_retries_total" ["code", "verb", "host"],
+        "Requests that were tried again.";
+    LIMITER_DURATION Histogram(REQUESTS), "rest_client_rate_limiter_duration_seconds" [],
+        "How long requests waited for the limit of requests a second.";
+    EVENTS_WRITTEN Counter, "event_recorder_written_total" ["controller"],
+        "Writes of Events.";
+    EVENTS_DROPPED Counter, "event_recorder_dropped_total" ["controller", "reason"],
+        "Events that were not written, by reason.";
+    MASTER_STATUS Gauge, "leader_election_master_status" ["name"],
+        "Whether this replica leads.";
+    SLOWPATH Counter, "leader_election_slowpath_total" ["name"],
+        "Attempts on a lease that had to read it first.";
+}
