@@ -22,11 +22,11 @@ const NAME: &str = "endpointslice-controller";
 /// How many services are worked on at the same time.
 const WORKERS: usize = 4;
 
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Service> {
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let services = informers.informer::<Service>().lister();
-    Controller::new(NAME, reconcile)
-        .owns::<EndpointSlice>()
-        .watches::<Pod>(move |pod| selecting(&services, pod))
+    Controller::of::<Service>(.., NAME, reconcile)
+        .owns::<EndpointSlice>(..)
+        .watches::<Pod>(.., move |pod| selecting(&services, pod))
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
 }
@@ -51,12 +51,12 @@ pub(crate) fn selector(service: &Service) -> Option<Selector> {
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let namespace = key.namespace().unwrap_or_default();
     let service =
-        cx.lister::<Service>().get(&key).filter(|service| service.metadata.deletion_timestamp.is_none());
+        cx.lister::<Service>()?.get(&key).filter(|service| service.metadata.deletion_timestamp.is_none());
     // The garbage collector sees to the slices of a service that is gone.
     let Some(service) = service else { return Ok(Action::done()) };
     let Some(selector) = selector(&service) else { return Ok(Action::done()) };
-    let pods = cx.lister::<Pod>().namespace(namespace).select(&selector);
-    let mut current = cx.lister::<EndpointSlice>().namespace(namespace).list();
+    let pods = cx.lister::<Pod>()?.namespace(namespace).select(&selector);
+    let mut current = cx.lister::<EndpointSlice>()?.namespace(namespace).list();
     current.retain(|slice| slices::is_of(slice, &service));
     let plan = plan::plan(&service, &pods, &current);
     let api: Api<EndpointSlice> = Api::namespaced(cx.client(), namespace);

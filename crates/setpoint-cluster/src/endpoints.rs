@@ -23,12 +23,14 @@ const OVER_CAPACITY: (&str, &str) = ("endpoints.kubernetes.io/over-capacity", "t
 /// How many services are worked on at the same time.
 const WORKERS: usize = 4;
 
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Service> {
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let services = informers.informer::<Service>().lister();
-    Controller::new(NAME, reconcile)
-        .watches::<Pod>(move |pod| selecting(&services, pod))
+    Controller::of::<Service>(.., NAME, reconcile)
+        .watches::<Pod>(.., move |pod| selecting(&services, pod))
         // Those that somebody else keeps are nobody's business here, even without a Service.
-        .watches::<Endpoints>(|endpoints| is_managed(endpoints).then(|| key(endpoints)).into_iter().collect())
+        .watches::<Endpoints>(.., |endpoints| {
+            is_managed(endpoints).then(|| key(endpoints)).into_iter().collect()
+        })
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
 }
@@ -45,15 +47,15 @@ fn key(endpoints: &Endpoints) -> ObjectKey {
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let namespace = key.namespace().unwrap_or_default();
     let api: Api<Endpoints> = Api::namespaced(cx.client(), namespace);
-    let current = cx.lister::<Endpoints>().get(&key);
-    let Some(service) = cx.lister::<Service>().get(&key) else {
+    let current = cx.lister::<Endpoints>()?.get(&key);
+    let Some(service) = cx.lister::<Service>()?.get(&key) else {
         return match current {
             Some(_) => delete(&api, key.name()).await,
             None => Ok(Action::done()),
         };
     };
     let Some(selector) = selector(&service) else { return Ok(Action::done()) };
-    let pods = cx.lister::<Pod>().namespace(namespace).select(&selector);
+    let pods = cx.lister::<Pod>()?.namespace(namespace).select(&selector);
     let mut wanted = match &current {
         Some(current) => (**current).clone(),
         None => Endpoints { metadata: metadata(&service), subsets: None },

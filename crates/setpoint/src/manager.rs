@@ -14,7 +14,7 @@ use setpoint_env::{Env, Task};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::{Controller, ControllerError, Prepared, Runtime, Shift, Watchable};
+use crate::controller::{Controller, ControllerError, Key, Prepared, Runtime, Shift};
 use crate::facts::Facts;
 use crate::leader_election::{Fence, LeaderElection, LeaseConfig, LeaseConfigError, Term};
 use crate::webhook::{CertificateError, WebhookServer};
@@ -40,7 +40,7 @@ use crate::{Metrics, Permissions, SharedInformerFactory};
 /// let client = ClientConfig::new().connect().await?;
 /// Manager::new(client)
 ///     .http("0.0.0.0:8080".parse()?)
-///     .controller(Controller::<ConfigMap>::new("maps", reconcile))
+///     .controller(Controller::of::<ConfigMap>(.., "maps", reconcile))
 ///     .stop_on_signals()
 ///     .run()
 ///     .await?;
@@ -120,7 +120,7 @@ trait AnyController: Send {
 /// A controller that waits for its caches; none if it was told to stop before.
 type Preparing = BoxFuture<'static, Result<Option<Prepared>, ControllerError>>;
 
-impl<K: Watchable> AnyController for Controller<K> {
+impl<Q: Key> AnyController for Controller<Q> {
     fn permissions(&self) -> &Permissions {
         Controller::permissions(self)
     }
@@ -158,7 +158,7 @@ impl Manager {
     }
 
     /// Runs a controller. All controllers share their caches.
-    pub fn controller<K: Watchable>(mut self, controller: Controller<K>) -> Manager {
+    pub fn controller<Q: Key>(mut self, controller: Controller<Q>) -> Manager {
         self.controllers.push(Box::new(controller));
         self
     }

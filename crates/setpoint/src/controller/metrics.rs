@@ -12,7 +12,7 @@ use crate::{Cause, Metrics, Reasons};
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Ending {
     Success,
     RequeueAfter,
     Error,
@@ -28,6 +28,7 @@ pub(super) struct ControllerMetrics {
     errors: Counter,
     terminal: Counter,
     panics: Counter,
+    timeouts: Counter,
     time: Histogram,
     active: Gauge,
     catch_up: Histogram,
@@ -96,6 +97,10 @@ impl ControllerMetrics {
                 "Reconciles that have failed for good.",
             ),
             panics: count("controller_runtime_reconcile_panics_total", "Reconciles that have panicked."),
+            timeouts: count(
+                "controller_runtime_reconcile_timeouts_total",
+                "Reconciles that were dropped since they took longer than their time limit.",
+            ),
             time: metrics.histogram(
                 "controller_runtime_reconcile_time_seconds",
                 "How long reconciles take.",
@@ -138,17 +143,17 @@ impl ControllerMetrics {
         Running(self.active.clone())
     }
 
-    pub(super) fn finished(&self, outcome: Outcome, time: Duration) {
+    pub(super) fn finished(&self, ending: Ending, time: Duration) {
         self.time.observe(time);
-        match outcome {
-            Outcome::Success => self.success.inc(),
-            Outcome::RequeueAfter => self.requeue_after.inc(),
-            Outcome::Error | Outcome::TerminalError => {
+        match ending {
+            Ending::Success => self.success.inc(),
+            Ending::RequeueAfter => self.requeue_after.inc(),
+            Ending::Error | Ending::TerminalError => {
                 self.error.inc();
                 self.errors.inc();
             }
         }
-        if outcome == Outcome::TerminalError {
+        if ending == Ending::TerminalError {
             self.terminal.inc();
         }
     }
@@ -165,6 +170,10 @@ impl ControllerMetrics {
 
     pub(super) fn unchanged_write(&self) {
         self.unchanged_writes.inc();
+    }
+
+    pub(super) fn timed_out(&self) {
+        self.timeouts.inc();
     }
 
     pub(super) fn panicked(&self) {
