@@ -71,7 +71,7 @@ async fn measure(controller: Client, writer: Client, changes: usize) -> Result<V
     let sender = Arc::new(sender);
     let reconcile = move |key: ObjectKey, cx: Context| {
         let now = Instant::now();
-        let map = cx.lister::<ConfigMap>().get(&key);
+        let map = cx.lister::<ConfigMap>().ok().and_then(|maps| maps.get(&key));
         let number = map.and_then(|map| map.data.clone()?.remove("n")).unwrap_or_default();
         let _ended = sender.send((number, now));
         async { Ok::<_, ReconcileError>(Action::done()) }
@@ -79,7 +79,7 @@ async fn measure(controller: Client, writer: Client, changes: usize) -> Result<V
     let runtime = Runtime::new(controller);
     let running = {
         let runtime = runtime.clone();
-        tokio::spawn(async move { Controller::<ConfigMap>::new("latency", reconcile).run(&runtime).await })
+        tokio::spawn(async move { Controller::of::<ConfigMap>(.., "latency", reconcile).run(&runtime).await })
     };
     called.recv().await.context("the controller has started")?;
 

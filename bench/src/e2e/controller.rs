@@ -14,15 +14,15 @@ use super::child::{WORKERS, now, wanted};
 pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
     let client = Client::try_from(super::config(kubeconfig).await?)?;
     let controller =
-        Controller::<ConfigMap>::new("e2e", reconcile).owns::<Secret>().workers(usize::from(WORKERS));
+        Controller::of::<ConfigMap>(.., "e2e", reconcile).owns::<Secret>(..).workers(usize::from(WORKERS));
     Manager::new(client).controller(controller).stop_on_signals().run().await?;
     Ok(())
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let now = now();
-    let Some(source) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
-    let current = cx.lister::<Secret>().get(&key);
+    let Some(source) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
+    let current = cx.lister::<Secret>()?.get(&key);
     let Some(child) = wanted(&source, current.as_deref(), now) else { return Ok(Action::done()) };
     let children: Api<Secret> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
     match current {

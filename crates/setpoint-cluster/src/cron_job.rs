@@ -26,14 +26,17 @@ use crate::{failure, owned};
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// The controller of CronJobs.
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<CronJob> {
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     owned::by_controller::<Job>(informers);
-    Controller::new("cronjob-controller", reconcile).owns::<Job>().workers(5).catch_up_limit(CATCH_UP_LIMIT)
+    Controller::of::<CronJob>(.., "cronjob-controller", reconcile)
+        .owns::<Job>(..)
+        .workers(5)
+        .catch_up_limit(CATCH_UP_LIMIT)
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(cron_job) = cx.lister::<CronJob>().get(&key) else { return Ok(Action::done()) };
-    let jobs = owned::of(&cx.lister::<Job>(), &cron_job.uid().unwrap_or_default());
+    let Some(cron_job) = cx.lister::<CronJob>()?.get(&key) else { return Ok(Action::done()) };
+    let jobs = owned::of(&cx.lister::<Job>()?, &cron_job.uid().unwrap_or_default());
     let status = cron_job.status.clone().unwrap_or_default();
     let mut turn = Turn { cx: &cx, cron_job: &cron_job, now: cx.env().now(), jobs, status };
     let outcome = turn.run().await;

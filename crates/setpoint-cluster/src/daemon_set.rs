@@ -29,17 +29,17 @@ const GENERATION_LABEL: &str = "pod-template-generation";
 const GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// The controller of DaemonSets.
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<DaemonSet> {
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let sets: Lister<DaemonSet> = informers.informer::<DaemonSet>().lister();
     let pods = informers.informer::<Pod>();
     caches::index_pods(&pods);
     owned::by_controller::<Pod>(informers);
     owned::by_controller::<ControllerRevision>(informers);
     let (all, nodes, pods) = (sets.clone(), informers.informer::<Node>().lister(), pods.lister());
-    Controller::new("daemonset-controller", reconcile)
-        .watches::<Pod>(move |pod| owned::concerned(&sets, pod, selects))
-        .watches::<Node>(move |node| nodes::concerned(&all, &nodes, &pods, node))
-        .owns::<ControllerRevision>()
+    Controller::of::<DaemonSet>(.., "daemonset-controller", reconcile)
+        .watches::<Pod>(.., move |pod| owned::concerned(&sets, pod, selects))
+        .watches::<Node>(.., move |node| nodes::concerned(&all, &nodes, &pods, node))
+        .owns::<ControllerRevision>(..)
         .workers(2)
         .catch_up_limit(CATCH_UP_LIMIT)
         .state(BackOff::default())
@@ -51,8 +51,8 @@ fn selects(set: &DaemonSet, pod: &Pod) -> bool {
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(set) = cx.lister::<DaemonSet>().get(&key) else {
-        cx.state::<BackOff>().forget(&key);
+    let Some(set) = cx.lister::<DaemonSet>()?.get(&key) else {
+        cx.state::<BackOff>()?.forget(&key);
         return Ok(Action::done());
     };
     let spec = &set.spec;
@@ -67,7 +67,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     if set.metadata.deletion_timestamp.is_some() {
         return Ok(Action::done());
     }
-    let candidates = owned::candidates(&cx.lister::<Pod>(), &*set);
+    let candidates = owned::candidates(&cx.lister::<Pod>()?, &*set);
     let all = owned::claim_all(&cx, &*set, &selector, candidates, None).await?;
     let mut history = History::claim(&cx, &*set, &selector, REVISION_LABEL).await?;
     let known = set.status.clone().unwrap_or_default();
@@ -76,11 +76,12 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     let hash = current.labels().get(REVISION_LABEL).cloned().unwrap_or_else(|| current.name_any());
     let run = Run {
         cx: &cx,
+        back_off: cx.state()?,
         key: &key,
         set: &set,
         spec,
         demands: Demands::of(&set),
-        nodes: cx.lister::<Node>().list(),
+        nodes: cx.lister::<Node>()?.list(),
         pods: by_node(&all),
         hash,
     };
@@ -121,6 +122,7 @@ fn by_node(pods: &[Arc<Pod>]) -> BTreeMap<String, Vec<Arc<Pod>>> {
 /// One reconcile of a DaemonSet.
 struct Run<'a> {
     cx: &'a Context,
+    back_off: &'a BackOff,
     key: &'a ObjectKey,
     set: &'a DaemonSet,
     spec: &'a DaemonSetSpec,

@@ -32,14 +32,14 @@ use crate::owned;
 use crate::replica_set::CATCH_UP_LIMIT;
 
 /// The controller of Deployments.
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Deployment> {
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let sets: Lister<ReplicaSet> = owned::by_controller(informers);
     owned::by_controller::<Pod>(informers);
     let deployments: Lister<Deployment> = informers.informer::<Deployment>().lister();
     let owners = deployments.clone();
-    Controller::new("deployment-controller", reconcile)
-        .watches::<ReplicaSet>(move |set| owned::concerned(&owners, set, selects))
-        .watches::<Pod>(move |pod| waiting_for(&deployments, &sets, pod).into_iter().collect())
+    Controller::of::<Deployment>(.., "deployment-controller", reconcile)
+        .watches::<ReplicaSet>(.., move |set| owned::concerned(&owners, set, selects))
+        .watches::<Pod>(.., move |pod| waiting_for(&deployments, &sets, pod).into_iter().collect())
         .workers(5)
         .catch_up_limit(CATCH_UP_LIMIT)
 }
@@ -61,7 +61,7 @@ fn waiting_for(deployments: &Lister<Deployment>, sets: &Lister<ReplicaSet>, pod:
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(deployment) = cx.lister::<Deployment>().get(&key) else { return Ok(Action::done()) };
+    let Some(deployment) = cx.lister::<Deployment>()?.get(&key) else { return Ok(Action::done()) };
     let spec = &deployment.spec;
     let selector = Selector::try_from(spec.selector.clone())?;
     if selector.selects_all() {
@@ -69,7 +69,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         cx.recorder().event(&*deployment, Event::warning("SelectingAll", note));
         return Ok(Action::done());
     }
-    let candidates = owned::candidates(&cx.lister::<ReplicaSet>(), &*deployment);
+    let candidates = owned::candidates(&cx.lister::<ReplicaSet>()?, &*deployment);
     let sets = owned::claim_all(&cx, &*deployment, &selector, candidates, None).await?;
     let mut rollout = Rollout {
         cx: &cx,

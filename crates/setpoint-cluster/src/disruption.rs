@@ -31,7 +31,7 @@ const NAME: &str = "controllermanager";
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(2 * 60);
 const CONDITION: &str = "DisruptionAllowed";
 
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<PodDisruptionBudget> {
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let budgets = informers.informer::<PodDisruptionBudget>();
     selected::index_selectors(&budgets, asked);
     selected::index_objects(&informers.informer::<Pod>());
@@ -45,12 +45,12 @@ pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<PodDis
     };
     let (of_pod, of_set, of_stateful, of_controller, of_deployment) =
         (budgets.clone(), budgets.clone(), budgets.clone(), budgets.clone(), budgets);
-    Controller::new(NAME, reconcile)
-        .watches::<Pod>(move |pod| covering(&of_pod, pod))
-        .watches::<ReplicaSet>(move |set| by_scale(&of_set, set.namespace()))
-        .watches::<StatefulSet>(move |set| by_scale(&of_stateful, set.namespace()))
-        .watches::<ReplicationController>(move |set| by_scale(&of_controller, set.namespace()))
-        .watches::<Deployment>(move |set| by_scale(&of_deployment, set.namespace()))
+    Controller::of::<PodDisruptionBudget>(.., NAME, reconcile)
+        .watches::<Pod>(.., move |pod| covering(&of_pod, pod))
+        .watches::<ReplicaSet>(.., move |set| by_scale(&of_set, set.namespace()))
+        .watches::<StatefulSet>(.., move |set| by_scale(&of_stateful, set.namespace()))
+        .watches::<ReplicationController>(.., move |set| by_scale(&of_controller, set.namespace()))
+        .watches::<Deployment>(.., move |set| by_scale(&of_deployment, set.namespace()))
         .time_limit(TIME_LIMIT)
 }
 
@@ -80,13 +80,13 @@ fn covering(budgets: &Lister<PodDisruptionBudget>, pod: &Pod) -> Vec<ObjectKey> 
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(budget) = cx.lister::<PodDisruptionBudget>().get(&key) else { return Ok(Action::done()) };
+    let Some(budget) = cx.lister::<PodDisruptionBudget>()?.get(&key) else { return Ok(Action::done()) };
     if budget.metadata.deletion_timestamp.is_some() {
         return Ok(Action::done());
     }
     let namespace = key.namespace().unwrap_or_default();
     let mut pods = match asked(&budget) {
-        Some(labels) => selected::having(&cx.lister::<Pod>(), namespace, labels),
+        Some(labels) => selected::having(&cx.lister::<Pod>()?, namespace, labels),
         None => Vec::new(),
     };
     let selector = selector(&budget);

@@ -27,12 +27,12 @@ const PAUSE_PER_POD: Duration = Duration::from_millis(1);
 /// But this often at least.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Service> {
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let services = index(informers);
     owned::by_controller::<EndpointSlice>(informers);
-    Controller::new(NAME, reconcile)
-        .owns::<EndpointSlice>()
-        .watches::<Pod>(move |pod| selecting(&services, pod))
+    Controller::of::<Service>(.., NAME, reconcile)
+        .owns::<EndpointSlice>(..)
+        .watches::<Pod>(.., move |pod| selecting(&services, pod))
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
         .state(Pace::default())
@@ -69,8 +69,8 @@ pub(crate) fn selector(service: &Service) -> Option<&BTreeMap<String, String>> {
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let namespace = key.namespace().unwrap_or_default();
     let service =
-        cx.lister::<Service>().get(&key).filter(|service| service.metadata.deletion_timestamp.is_none());
-    let pace = cx.state::<Pace>();
+        cx.lister::<Service>()?.get(&key).filter(|service| service.metadata.deletion_timestamp.is_none());
+    let pace = cx.state::<Pace>()?;
     // The garbage collector sees to the slices of a service that is gone.
     let Some(service) = service else {
         pace.forget(&key);
@@ -81,9 +81,9 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     if let Some(wait) = pace.wait(&key, now, version) {
         return Ok(Action::requeue_after(wait));
     }
-    let pods = selected::having(&cx.lister::<Pod>(), namespace, selector);
+    let pods = selected::having(&cx.lister::<Pod>()?, namespace, selector);
     let mut current =
-        owned::of(&cx.lister::<EndpointSlice>(), service.metadata.uid.as_deref().unwrap_or_default());
+        owned::of(&cx.lister::<EndpointSlice>()?, service.metadata.uid.as_deref().unwrap_or_default());
     current.retain(|slice| slices::is_of(slice, &service));
     let plan = plan::plan(&service, &pods, &current);
     if !plan.is_empty() {

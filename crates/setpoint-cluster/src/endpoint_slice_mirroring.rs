@@ -30,14 +30,14 @@ const NOT_COPIED: [&str; 2] =
 /// How many addresses of a subset are mirrored at most.
 const MOST: usize = 1000;
 
-pub(crate) fn controller() -> Controller<Endpoints> {
+pub(crate) fn controller() -> Controller {
     let of_service = |namespace: Option<String>, name: Option<String>| {
         let key = namespace.zip(name).map(|(namespace, name)| ObjectKey::namespaced(&namespace, &name));
         key.into_iter().collect::<Vec<_>>()
     };
-    Controller::new(NAME, reconcile)
-        .watches::<Service>(move |service| of_service(service.namespace(), service.metadata.name.clone()))
-        .watches::<EndpointSlice>(move |slice| {
+    Controller::of::<Endpoints>(.., NAME, reconcile)
+        .watches::<Service>(.., move |service| of_service(service.namespace(), service.metadata.name.clone()))
+        .watches::<EndpointSlice>(.., move |slice| {
             let service = slice.labels().get(SERVICE_NAME).filter(|_| is_mirror(slice));
             of_service(slice.namespace(), service.cloned())
         })
@@ -56,14 +56,14 @@ fn is_mirrored(endpoints: &Endpoints, service: &Service) -> bool {
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let namespace = key.namespace().unwrap_or_default();
-    let endpoints = cx.lister::<Endpoints>().get(&key).filter(|e| e.metadata.deletion_timestamp.is_none());
-    let service = cx.lister::<Service>().get(&key);
+    let endpoints = cx.lister::<Endpoints>()?.get(&key).filter(|e| e.metadata.deletion_timestamp.is_none());
+    let service = cx.lister::<Service>()?.get(&key);
     let mirrored = endpoints.zip(service).filter(|(endpoints, service)| is_mirrored(endpoints, service));
     let wanted = match &mirrored {
         Some((endpoints, _)) => wanted(&cx, endpoints),
         None => Vec::new(),
     };
-    let mut current = cx.lister::<EndpointSlice>().namespace(namespace).list();
+    let mut current = cx.lister::<EndpointSlice>()?.namespace(namespace).list();
     let of_this =
         |slice: &EndpointSlice| slice.labels().get(SERVICE_NAME).is_some_and(|name| name == key.name());
     current.retain(|slice| is_mirror(slice) && of_this(slice));

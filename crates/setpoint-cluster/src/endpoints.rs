@@ -24,12 +24,14 @@ const OVER_CAPACITY: (&str, &str) = ("endpoints.kubernetes.io/over-capacity", "t
 /// How many services are worked on at the same time.
 const WORKERS: usize = 4;
 
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Service> {
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let services = index(informers);
-    Controller::new(NAME, reconcile)
-        .watches::<Pod>(move |pod| selecting(&services, pod))
+    Controller::of::<Service>(.., NAME, reconcile)
+        .watches::<Pod>(.., move |pod| selecting(&services, pod))
         // Those that somebody else keeps are nobody's business here, even without a Service.
-        .watches::<Endpoints>(|endpoints| is_managed(endpoints).then(|| key(endpoints)).into_iter().collect())
+        .watches::<Endpoints>(.., |endpoints| {
+            is_managed(endpoints).then(|| key(endpoints)).into_iter().collect()
+        })
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
         .state(Pace::default())
@@ -47,9 +49,9 @@ fn key(endpoints: &Endpoints) -> ObjectKey {
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let namespace = key.namespace().unwrap_or_default();
     let api: Api<Endpoints> = Api::namespaced(cx.client(), namespace);
-    let current = cx.lister::<Endpoints>().get(&key);
-    let pace = cx.state::<Pace>();
-    let Some(service) = cx.lister::<Service>().get(&key) else {
+    let current = cx.lister::<Endpoints>()?.get(&key);
+    let pace = cx.state::<Pace>()?;
+    let Some(service) = cx.lister::<Service>()?.get(&key) else {
         pace.forget(&key);
         return match current {
             Some(_) => delete(&api, key.name()).await,
@@ -61,7 +63,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     if let Some(wait) = pace.wait(&key, now, version) {
         return Ok(Action::requeue_after(wait));
     }
-    let pods = selected::having(&cx.lister::<Pod>(), namespace, selector);
+    let pods = selected::having(&cx.lister::<Pod>()?, namespace, selector);
     let mut wanted = match &current {
         Some(current) => (**current).clone(),
         None => Endpoints { metadata: metadata(&service), subsets: None },

@@ -15,12 +15,12 @@ use crate::failure;
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 const NAME: &str = "ephemeral-volume-controller";
 
-pub(crate) fn controller() -> Controller<Pod> {
-    Controller::new(NAME, reconcile).owns::<PersistentVolumeClaim>().time_limit(TIME_LIMIT)
+pub(crate) fn controller() -> Controller {
+    Controller::of::<Pod>(.., NAME, reconcile).owns::<PersistentVolumeClaim>(..).time_limit(TIME_LIMIT)
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let pod = cx.lister::<Pod>().get(&key).filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let pod = cx.lister::<Pod>()?.get(&key).filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let Some(pod) = pod else { return Ok(Action::done()) };
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
         let template =
@@ -41,7 +41,7 @@ async fn provide(
 ) -> Result<(), ReconcileError> {
     let (namespace, name) =
         (pod.namespace().unwrap_or_default(), format!("{}-{}", pod.name_any(), volume.name));
-    if let Some(known) = cx.lister::<PersistentVolumeClaim>().namespace(&namespace).get(&name) {
+    if let Some(known) = cx.lister::<PersistentVolumeClaim>()?.namespace(&namespace).get(&name) {
         if is_controlled_by(&*known, pod) {
             return Ok(());
         }

@@ -40,7 +40,7 @@ impl<'a, K: Kind> History<'a, K> {
         selector: &Selector,
         label: &'static str,
     ) -> Result<History<'a, K>, ReconcileError> {
-        let candidates = owned::candidates(&cx.lister::<ControllerRevision>(), owner);
+        let candidates = owned::candidates(&cx.lister::<ControllerRevision>()?, owner);
         let mut revisions = owned::claim_all(cx, owner, selector, candidates, None).await?;
         revisions.sort_by_cached_key(|revision| age(revision));
         Ok(History { cx, owner, label, revisions })

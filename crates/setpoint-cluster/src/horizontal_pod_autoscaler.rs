@@ -19,8 +19,9 @@ use kube::api::PostParams;
 use kube::core::{DynamicObject, Selector, SelectorExt};
 use kube::{Api, ResourceExt};
 use parking_lot::Mutex;
-use setpoint::controller::Predicate;
-use setpoint::{Action, Context, Controller, Event, ObjectKey, ReconcileError, patch_status};
+use setpoint::{
+    Action, Context, Controller, Event, Lister, ObjectKey, Predicate, ReconcileError, Watch, patch_status,
+};
 
 use self::behavior::{Past, Sizes};
 use self::compute::Computed;
@@ -57,6 +58,8 @@ struct Memory {
 /// One sync of an autoscaler.
 struct Sync<'a> {
     cx: &'a Context,
+    memory: &'a Memory,
+    pods: Lister<Pod>,
     key: &'a ObjectKey,
     autoscaler: &'a HorizontalPodAutoscaler,
     conditions: Vec<HorizontalPodAutoscalerCondition>,
@@ -84,19 +87,19 @@ struct Outcome {
     is_rescaled: bool,
 }
 
-pub(crate) fn controller() -> Controller<HorizontalPodAutoscaler> {
-    Controller::new(NAME, reconcile)
+pub(crate) fn controller() -> Controller {
+    let watch = Watch::<HorizontalPodAutoscaler>::new().filter(Predicate::generation_changed());
+    Controller::of(watch, NAME, reconcile)
         // Its own writes of the status are no reason to look again before the time has come.
-        .filter(Predicate::generation_changed())
-        .watches::<Pod>(|_| Vec::new())
+        .reads::<Pod>(..)
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
         .state(Memory::default())
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let memory = cx.state::<Memory>();
-    let found = cx.lister::<HorizontalPodAutoscaler>().get(&key);
+    let memory = cx.state::<Memory>()?;
+    let found = cx.lister::<HorizontalPodAutoscaler>()?.get(&key);
     let Some(autoscaler) = found.filter(|found| found.metadata.deletion_timestamp.is_none()) else {
         memory.pasts.lock().remove(&key);
         memory.selectors.lock().remove(&key);
@@ -104,7 +107,8 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     };
     let known = autoscaler.status.clone().unwrap_or_default();
     let conditions = known.conditions.clone().unwrap_or_default();
-    let mut sync = Sync { cx: &cx, key: &key, autoscaler: &autoscaler, conditions };
+    let mut sync =
+        Sync { cx: &cx, memory, pods: cx.lister()?, key: &key, autoscaler: &autoscaler, conditions };
     let outcome = sync.run().await;
     let mut status = HorizontalPodAutoscalerStatus { conditions: Some(sync.conditions), ..known.clone() };
     match outcome {
@@ -184,7 +188,7 @@ impl Sync<'_> {
         self.set(ABLE_TO_SCALE, "True", "SucceededGetScale", message);
         let current = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0);
         let now = self.cx.env().instant();
-        self.cx.state::<Memory>().pasts.lock().entry(self.key.clone()).or_default().begin(current, now);
+        self.memory.pasts.lock().entry(self.key.clone()).or_default().begin(current, now);
         let min = self.autoscaler.spec.min_replicas.unwrap_or(1);
         if current == 0 && !(self.is_scaled_to_zero() && (min != 0 || self.has_outside_metrics())) {
             let message = "scaling is disabled since the replica count of the target is zero";
@@ -252,7 +256,7 @@ impl Sync<'_> {
     fn judge(&mut self, sizes: Sizes) -> i32 {
         let now = self.cx.env().instant();
         let verdict = {
-            let mut pasts = self.cx.state::<Memory>().pasts.lock();
+            let mut pasts = self.memory.pasts.lock();
             pasts.entry(self.key.clone()).or_default().judge(&self.autoscaler.spec, sizes, now)
         };
         let (reason, message) =
@@ -277,7 +281,7 @@ impl Sync<'_> {
             self.set(SCALED_TO_ZERO, "False", "NotScaledToZero", message);
         }
         let now = self.cx.env().instant();
-        let mut pasts = self.cx.state::<Memory>().pasts.lock();
+        let mut pasts = self.memory.pasts.lock();
         let past = pasts.entry(self.key.clone()).or_default();
         past.changed(&self.autoscaler.spec, current, desired, now);
     }
@@ -285,7 +289,7 @@ impl Sync<'_> {
     /// The target's scale, and where it is written.
     async fn scale(&self) -> Result<(Api<DynamicObject>, Scale), String> {
         let reference = &self.autoscaler.spec.scale_target_ref;
-        let targets = &self.cx.state::<Memory>().targets;
+        let targets = &self.memory.targets;
         let api = targets.api(&self.cx.client(), self.namespace(), reference).await?;
         match api.get_scale(&reference.name).await {
             Ok(scale) => Ok((api, scale)),
@@ -332,8 +336,8 @@ impl Sync<'_> {
 
     /// Another autoscaler that has some of the same pods. Remembers what this one selects.
     fn sharing(&self, selector: &Selector) -> Vec<ObjectKey> {
-        let pods = self.cx.lister::<Pod>().namespace(self.namespace()).select(selector);
-        let mut selectors = self.cx.state::<Memory>().selectors.lock();
+        let pods = self.pods.namespace(self.namespace()).select(selector);
+        let mut selectors = self.memory.selectors.lock();
         selectors.insert(self.key.clone(), selector.clone());
         let others = selectors.iter().filter(|(key, other)| {
             *key != self.key

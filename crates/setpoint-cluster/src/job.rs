@@ -39,12 +39,12 @@ const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 const MANAGED_BY: &str = "kubernetes.io/job-controller";
 
 /// The controller of Jobs.
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Job> {
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     owned::by_controller::<Pod>(informers);
     stray::index(informers);
     let jobs: Lister<Job> = informers.informer::<Job>().lister();
-    Controller::new("job-controller", reconcile)
-        .watches::<Pod>(move |pod| {
+    Controller::of::<Job>(.., "job-controller", reconcile)
+        .watches::<Pod>(.., move |pod| {
             let mut keys = owned::concerned(&jobs, pod, selects);
             keys.extend(stray::key(pod));
             keys
@@ -63,7 +63,7 @@ fn selects(job: &Job, pod: &Pod) -> bool {
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let job = cx.lister::<Job>().get(&key);
+    let job = cx.lister::<Job>()?.get(&key);
     let manager = job.as_ref().and_then(|job| job.spec.as_ref()?.managed_by.clone());
     if manager.is_some_and(|manager| manager != MANAGED_BY) {
         return Ok(Action::done());
@@ -79,7 +79,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         cx.recorder().event(&**job, Event::warning("UnknownCompletionMode", note));
         return Ok(Action::done());
     }
-    let candidates = owned::candidates(&cx.lister::<Pod>(), &**job);
+    let candidates = owned::candidates(&cx.lister::<Pod>()?, &**job);
     let pods = owned::claim_all(&cx, &**job, &selector, candidates, Some(TRACKING)).await?;
     let mut run = Run::new(&cx, job, spec, pods);
     run.sync().await?;

@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use setpoint::controller::Predicate;
-use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
+use setpoint::{Action, Context, Controller, ObjectKey, Predicate, ReconcileError, Watch};
 
 use self::content::Remaining;
 use crate::failure;
@@ -24,15 +23,14 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How many namespaces are emptied at the same time.
 const WORKERS: usize = 4;
 
-pub(crate) fn controller() -> Controller<Namespace> {
-    Controller::new(NAME, reconcile)
-        .filter(Predicate::version_changed())
+pub(crate) fn controller() -> Controller {
+    Controller::of(Watch::<Namespace>::new().filter(Predicate::version_changed()), NAME, reconcile)
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(namespace) = cx.lister::<Namespace>().get(&key) else { return Ok(Action::done()) };
+    let Some(namespace) = cx.lister::<Namespace>()?.get(&key) else { return Ok(Action::done()) };
     let finalizers = namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten());
     let is_held = finalizers.into_iter().any(|finalizer| finalizer == FINALIZER);
     if namespace.metadata.deletion_timestamp.is_none() || !is_held {

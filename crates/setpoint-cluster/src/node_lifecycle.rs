@@ -54,8 +54,8 @@ pub(crate) fn add_to(manager: Manager) -> Manager {
     let pods = manager.informers().informer::<Pod>();
     caches::index_pods(&pods);
     let watch = Watch { beats: Mutex::default(), pods: pods.lister() };
-    let controller = Controller::<Node>::new(NAME, reconcile)
-        .watches::<Lease>(|lease| {
+    let controller = Controller::of::<Node>(.., NAME, reconcile)
+        .watches::<Lease>(.., |lease| {
             let name = lease
                 .metadata
                 .name
@@ -69,12 +69,12 @@ pub(crate) fn add_to(manager: Manager) -> Manager {
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let watch = cx.state::<Watch>();
-    let Some(node) = cx.lister::<Node>().get(&key) else {
+    let watch = cx.state::<Watch>()?;
+    let Some(node) = cx.lister::<Node>()?.get(&key) else {
         watch.beats.lock().remove(key.name());
         return Ok(Action::done());
     };
-    let lease = cx.lister::<Lease>().get(&ObjectKey::namespaced(LEASES, key.name()));
+    let lease = cx.lister::<Lease>()?.get(&ObjectKey::namespaced(LEASES, key.name()));
     let silent = watch.silence(&node, lease.as_deref(), cx.env().instant());
     let api: Api<Node> = Api::all(cx.client());
     let written = async {

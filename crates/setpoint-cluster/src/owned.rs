@@ -9,7 +9,7 @@ use kube::core::Selector;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use setpoint::controller::Watchable;
+use setpoint::Watchable;
 use setpoint::owner::{Claim, adoption_patch, claim, controller_of, release_patch};
 use setpoint::{Context, IndexError, Lister, ObjectKey, ReconcileError, SharedInformerFactory};
 
@@ -19,9 +19,12 @@ use crate::failure::is_not_found;
 const INDEX: &str = "controller-or-namespace";
 
 /// A kind in namespaces that can be read and written.
-pub(crate) trait Kind: Watchable + Resource<Scope = NamespaceResourceScope> + Debug {}
+pub(crate) trait Kind:
+    Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope> + Debug
+{
+}
 
-impl<K: Watchable + Resource<Scope = NamespaceResourceScope> + Debug> Kind for K {}
+impl<K: Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope> + Debug> Kind for K {}
 
 /// The shared cache of a kind, indexed by controller.
 pub(crate) fn by_controller<T: Kind>(informers: &SharedInformerFactory) -> Lister<T> {

@@ -50,10 +50,10 @@ pub(crate) fn add_to(manager: Manager, setup: &Setup) -> Manager {
     );
     let (claims, volumes) = (claims.lister(), informers.informer::<PersistentVolume>().lister());
     let (of_class, of_volume) = (claims.clone(), claims);
-    let claims = Controller::<PersistentVolumeClaim>::new(NAME, claim::reconcile)
-        .watches::<PersistentVolume>(move |volume| concerned(&of_volume, volume))
-        .watches::<StorageClass>(move |_| waiting(&of_class, None))
-        .watches::<Pod>(using)
+    let claims = Controller::of::<PersistentVolumeClaim>(.., NAME, claim::reconcile)
+        .watches::<PersistentVolume>(.., move |volume| concerned(&of_volume, volume))
+        .watches::<StorageClass>(.., move |_| waiting(&of_class, None))
+        .watches::<Pod>(.., using)
         .time_limit(TIME_LIMIT);
     let by_claim = move |claim: &PersistentVolumeClaim| {
         let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
@@ -63,8 +63,8 @@ pub(crate) fn add_to(manager: Manager, setup: &Setup) -> Manager {
         keys.extend(volume.map(|name| ObjectKey::cluster(&name)));
         keys
     };
-    let volumes = Controller::<PersistentVolume>::new(NAME, volume::reconcile)
-        .watches::<PersistentVolumeClaim>(by_claim)
+    let volumes = Controller::of::<PersistentVolume>(.., NAME, volume::reconcile)
+        .watches::<PersistentVolumeClaim>(.., by_claim)
         .time_limit(TIME_LIMIT);
     let client = setup.client.clone();
     manager.controller(claims).controller(volumes).runnable("storage class", move |cx| async move {

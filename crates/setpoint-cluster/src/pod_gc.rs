@@ -10,6 +10,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use parking_lot::Mutex;
 use serde_json::json;
+use setpoint::controller::ListerError;
 use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, SharedInformerFactory};
 use tokio::time::Instant;
 
@@ -77,12 +78,12 @@ impl Ended {
     }
 }
 
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Pod> {
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let pods = informers.informer::<Pod>();
     caches::index_pods(&pods);
     let (pods, nodes) = (pods.lister(), informers.informer::<Node>().lister());
-    Controller::new(NAME, reconcile)
-        .watches::<Node>(move |node| {
+    Controller::of::<Pod>(.., NAME, reconcile)
+        .watches::<Node>(.., move |node| {
             let name = node.name_any();
             let is_gone = nodes.get(&ObjectKey::cluster(&name)).is_none();
             let keys = || pods.index_keys(caches::BY_NODE, &name).unwrap_or_default();
@@ -101,8 +102,8 @@ fn is_out_of_service(node: &Node) -> bool {
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let seen = cx.state::<Seen>();
-    let Some(pod) = cx.lister::<Pod>().get(&key) else {
+    let seen = cx.state::<Seen>()?;
+    let Some(pod) = cx.lister::<Pod>()?.get(&key) else {
         seen.ended.lock().remove(&key);
         return Ok(Action::done());
     };
@@ -121,7 +122,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         }
         return Ok(Action::done());
     }
-    if let Some(node) = cx.lister::<Node>().get(&ObjectKey::cluster(name)) {
+    if let Some(node) = cx.lister::<Node>()?.get(&ObjectKey::cluster(name)) {
         seen.missing.lock().remove(name);
         if is_deleted && is_out_of_service(&node) {
             end(&cx, &pod, None).await?;
@@ -141,7 +142,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
             // The cache will show it, and then its pods are looked at again.
             return Ok(Action::requeue_after(PERIOD));
         }
-        confirm(&cx, seen, name, now);
+        confirm(&cx, seen, name, now)?;
     }
     end(&cx, &pod, Some("PodGC: node no longer exists")).await?;
     Ok(Action::done())
@@ -151,7 +152,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
 async fn end_surplus(cx: &Context, seen: &Seen) -> Result<(), ReconcileError> {
     loop {
         let Some(surplus) = seen.ended.lock().surplus(KEPT) else { return Ok(()) };
-        if let Some(pod) = cx.lister::<Pod>().get(&surplus) {
+        if let Some(pod) = cx.lister::<Pod>()?.get(&surplus) {
             end(cx, &pod, None).await?;
         }
         seen.ended.lock().remove(&surplus);
@@ -159,13 +160,14 @@ async fn end_surplus(cx: &Context, seen: &Seen) -> Result<(), ReconcileError> {
 }
 
 /// Notes that the server knows no such node, and forgets nodes that no pod names any more.
-fn confirm(cx: &Context, seen: &Seen, name: &str, now: Instant) {
+fn confirm(cx: &Context, seen: &Seen, name: &str, now: Instant) -> Result<(), ListerError> {
+    let pods = cx.lister::<Pod>()?;
     let mut missing = seen.missing.lock();
-    let pods = cx.lister::<Pod>();
     missing.retain(|node, _| pods.index_keys(caches::BY_NODE, node).is_ok_and(|pods| !pods.is_empty()));
     if let Some(missing) = missing.get_mut(name) {
         missing.confirmed = Some(now);
     }
+    Ok(())
 }
 
 /// Says that a pod has failed, unless it has ended, and deletes it without waiting for a kubelet.

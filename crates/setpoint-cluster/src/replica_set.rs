@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use kube::core::{Selector, SelectorExt};
 use kube::{Api, ResourceExt};
 use serde::Serialize;
+use setpoint::controller::ListerError;
 use setpoint::owner::{controller_of, is_controlled_by};
 use setpoint::{
     Action, Context, Controller, Lister, ObjectKey, ReconcileError, SharedInformerFactory, patch_status,
@@ -85,16 +86,16 @@ impl Replicated for ReplicaSet {
 }
 
 /// The controller of ReplicaSets.
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<ReplicaSet> {
-    controller_for("replicaset-controller", informers)
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
+    controller_for::<ReplicaSet>("replicaset-controller", informers)
 }
 
 /// The controller of a kind that keeps a number of pods.
-pub(crate) fn controller_for<K: Replicated>(name: &str, informers: &SharedInformerFactory) -> Controller<K> {
+pub(crate) fn controller_for<K: Replicated>(name: &str, informers: &SharedInformerFactory) -> Controller {
     let sets: Lister<K> = owned::by_controller(informers);
     owned::by_controller::<Pod>(informers);
-    Controller::new(name, reconcile::<K>)
-        .watches::<Pod>(move |pod| owned::concerned(&sets, pod, selects))
+    Controller::of::<K>(.., name, reconcile::<K>)
+        .watches::<Pod>(.., move |pod| owned::concerned(&sets, pod, selects))
         .workers(5)
         .catch_up_limit(CATCH_UP_LIMIT)
         .state(Paces::default())
@@ -119,19 +120,19 @@ fn selects<K: Replicated>(set: &K, pod: &Pod) -> bool {
 }
 
 async fn reconcile<K: Replicated>(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(set) = cx.lister::<K>().get(&key) else {
-        cx.state::<Paces>().forget(&key);
+    let Some(set) = cx.lister::<K>()?.get(&key) else {
+        cx.state::<Paces>()?.forget(&key);
         return Ok(Action::done());
     };
     let Some(selector) = set.selector() else {
         return Err(ReconcileError::terminal("the selector cannot be understood"));
     };
-    let paces = cx.state::<Paces>();
+    let paces = cx.state::<Paces>()?;
     let generation = set.meta().generation.map(|generation| generation.to_string());
     if let Some(wait) = paces.counted.wait(&key, cx.env().instant(), generation.as_deref()) {
         return Ok(Action::requeue_after(wait));
     }
-    let candidates = owned::candidates(&cx.lister::<Pod>(), &*set);
+    let candidates = owned::candidates(&cx.lister::<Pod>()?, &*set);
     let (active, others): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|pod| pod::is_active(pod));
     let active = owned::claim_all(&cx, &*set, &selector, active, None).await?;
     let is_leaving = |pod: &&Arc<Pod>| {
@@ -180,13 +181,13 @@ async fn manage<K: Replicated>(cx: &Context, set: &K, active: &[Arc<Pod>]) -> Re
         return Ok(());
     }
     let mut ranked = active.to_vec();
-    ranking::sort(&mut ranked, &neighbours(cx, set), cx.env().now());
+    ranking::sort(&mut ranked, &neighbours(cx, set)?, cx.env().now());
     pod_control::delete_all(cx, set, ranked[..surplus].iter().map(|pod| &**pod)).await
 }
 
 /// How many active pods of this set, and of the other sets of its owner, each node has.
-fn neighbours<K: Replicated>(cx: &Context, set: &K) -> BTreeMap<String, usize> {
-    let (sets, pods) = (cx.lister::<K>(), cx.lister::<Pod>());
+fn neighbours<K: Replicated>(cx: &Context, set: &K) -> Result<BTreeMap<String, usize>, ListerError> {
+    let (sets, pods) = (cx.lister::<K>()?, cx.lister::<Pod>()?);
     let related = match controller_of(set) {
         Some(owner) => owned::of(&sets, &owner.uid),
         None => sets
@@ -200,5 +201,5 @@ fn neighbours<K: Replicated>(cx: &Context, set: &K) -> BTreeMap<String, usize> {
             *nodes.entry(pod::node_name(&pod).to_owned()).or_default() += 1;
         }
     }
-    nodes
+    Ok(nodes)
 }

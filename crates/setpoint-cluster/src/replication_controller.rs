@@ -11,8 +11,8 @@ use setpoint::{Controller, SharedInformerFactory};
 use crate::replica_set::{self, Replicated};
 
 /// The controller of ReplicationControllers.
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<ReplicationController> {
-    replica_set::controller_for("replication-controller", informers)
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
+    replica_set::controller_for::<ReplicationController>("replication-controller", informers)
 }
 
 fn spec(controller: &ReplicationController) -> Option<&ReplicationControllerSpec> {

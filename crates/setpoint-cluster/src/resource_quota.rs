@@ -15,8 +15,8 @@ use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde_json::Value;
-use setpoint::controller::{Change, Predicate};
-use setpoint::{Action, Context, Controller, Manager, Object, ObjectKey, ReconcileError};
+use setpoint::controller::ListerError;
+use setpoint::{Action, Context, Controller, Manager, Object, ObjectKey, ReconcileError, Watch, is_resync};
 use setpoint_apiserver::quota::{Amounts, Counted};
 
 use self::counters::Counters;
@@ -44,12 +44,15 @@ pub(crate) fn add_to(manager: Manager, setup: &Setup) -> Manager {
     releases::of_services(&informers.informer::<Service>(), &releases);
     releases::of_claims(&informers.informer::<PersistentVolumeClaim>(), &releases);
     // Who comes is charged by admission: counting then would lower what was charged for those who are on their way.
-    let controller = Controller::<ResourceQuota>::new(NAME, reconcile)
-        .filter(Predicate::new(|change| !matches!(change, Change::Updated(old, new) if old != new)))
-        .watches::<ResourceQuota>(|quota| if is_outdated(quota) { vec![key_of(quota)] } else { Vec::new() })
-        .watches::<Pod>(|_| Vec::new())
-        .watches::<Service>(|_| Vec::new())
-        .watches::<PersistentVolumeClaim>(|_| Vec::new())
+    let all = Watch::<ResourceQuota>::new();
+    let controller = Controller::of(all.filter_updates(is_resync), NAME, reconcile)
+        .watches::<ResourceQuota>(
+            ..,
+            |quota| if is_outdated(quota) { vec![key_of(quota)] } else { Vec::new() },
+        )
+        .reads::<Pod>(..)
+        .reads::<Service>(..)
+        .reads::<PersistentVolumeClaim>(..)
         .triggered_by(releases::keys(releases, quotas))
         .resync(RESYNC)
         .workers(WORKERS)
@@ -73,9 +76,9 @@ fn is_outdated(quota: &ResourceQuota) -> bool {
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let counters = cx.state::<Arc<Counters>>();
-    let Some(quota) = cx.lister::<ResourceQuota>().get(&key) else {
-        counters.forget(&cx.lister::<ResourceQuota>().list()).await;
+    let counters = cx.state::<Arc<Counters>>()?;
+    let Some(quota) = cx.lister::<ResourceQuota>()?.get(&key) else {
+        counters.forget(&cx.lister::<ResourceQuota>()?.list()).await;
         return Ok(Action::done());
     };
     let namespace = key.namespace().unwrap_or_default();
@@ -88,9 +91,9 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
             sum(&counted, &described, &hard, &objects, now, &mut used);
         }
     };
-    count(Counted::of("", "pods"), values::<Pod>(&cx, namespace));
-    count(Counted::of("", "services"), values::<Service>(&cx, namespace));
-    count(Counted::of("", "persistentvolumeclaims"), values::<PersistentVolumeClaim>(&cx, namespace));
+    count(Counted::of("", "pods"), values::<Pod>(&cx, namespace)?);
+    count(Counted::of("", "services"), values::<Service>(&cx, namespace)?);
+    count(Counted::of("", "persistentvolumeclaims"), values::<PersistentVolumeClaim>(&cx, namespace)?);
     counters.count(&described, &hard, namespace, &mut used).await?;
     let used = used.within(&hard);
     let is_less = known.iter().any(|(name, amount)| used.get(name).is_some_and(|used| used < amount));
@@ -119,9 +122,9 @@ fn quantities(amounts: &Amounts) -> BTreeMap<String, Quantity> {
 }
 
 /// The objects of a kind in a namespace.
-fn values<K: Object + Serialize>(cx: &Context, namespace: &str) -> Vec<Value> {
-    let objects = cx.lister::<K>().namespace(namespace).list();
-    objects.iter().filter_map(|object| serde_json::to_value(&**object).ok()).collect()
+fn values<K: Object + Serialize>(cx: &Context, namespace: &str) -> Result<Vec<Value>, ListerError> {
+    let objects = cx.lister::<K>()?.namespace(namespace).list();
+    Ok(objects.iter().filter_map(|object| serde_json::to_value(&**object).ok()).collect())
 }
 
 /// Puts what objects use of what a quota tracks of them into `used`.

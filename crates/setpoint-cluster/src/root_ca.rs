@@ -9,7 +9,7 @@ use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
 use parking_lot::Mutex;
 use serde_json::json;
-use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
+use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, Watch};
 
 use crate::failure;
 
@@ -32,25 +32,28 @@ struct Publisher {
     checked: Mutex<BTreeMap<String, String>>,
 }
 
-pub(crate) fn controller(certificate: &str) -> Controller<Namespace> {
+pub(crate) fn controller(certificate: &str) -> Controller {
     let publisher = Publisher { certificate: certificate.to_owned(), checked: Mutex::default() };
-    let controller = Controller::new(NAME, reconcile).watches_metadata::<ConfigMap>(|map| {
-        let namespace = map.metadata.namespace.as_deref();
-        let is_it = map.metadata.name.as_deref() == Some(MAP);
-        namespace.filter(|_| is_it).map(ObjectKey::cluster).into_iter().collect()
-    });
+    let controller = Controller::of::<Namespace>(.., NAME, reconcile).watches(
+        Watch::<ConfigMap>::metadata_only(),
+        |map| {
+            let namespace = map.metadata.namespace.as_deref();
+            let is_it = map.metadata.name.as_deref() == Some(MAP);
+            namespace.filter(|_| is_it).map(ObjectKey::cluster).into_iter().collect()
+        },
+    );
     controller.time_limit(TIME_LIMIT).state(publisher)
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let publisher = cx.state::<Publisher>();
-    let namespace = cx.lister::<Namespace>().get(&key);
+    let publisher = cx.state::<Publisher>()?;
+    let namespace = cx.lister::<Namespace>()?.get(&key);
     if namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()) {
         publisher.checked.lock().remove(key.name());
         return Ok(Action::done());
     }
     let api: Api<ConfigMap> = Api::namespaced(cx.client(), key.name());
-    let map = cx.lister::<PartialObjectMeta<ConfigMap>>().namespace(key.name()).get(MAP);
+    let map = cx.lister::<PartialObjectMeta<ConfigMap>>()?.namespace(key.name()).get(MAP);
     let version = map.and_then(|map| map.metadata.resource_version.clone());
     let Some(version) = version else {
         match api.create(&PostParams::default(), &publisher.map()).await {

@@ -37,8 +37,8 @@ pub(crate) fn add_to(manager: Manager) -> Manager {
     let informers = manager.informers();
     let pods = informers.informer::<Pod>().add_handler(follow_pods(&ledger));
     let nodes = informers.informer::<Node>().add_handler(follow_nodes(&ledger));
-    let controller = Controller::<Pod>::new(NAME, reconcile)
-        .watches::<Node>(|_| Vec::new())
+    let controller = Controller::of::<Pod>(.., NAME, reconcile)
+        .reads::<Node>(..)
         .triggered_by(wakings(ledger.clone()))
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
@@ -85,8 +85,8 @@ fn wakings(ledger: SharedLedger) -> impl Stream<Item = ObjectKey> + Send + 'stat
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Scheduler { ledger, pods, nodes } = cx.state();
-    let pod = cx.lister::<Pod>().get(&key).filter(|pod| is_to_schedule(pod));
+    let Scheduler { ledger, pods, nodes } = cx.state()?;
+    let pod = cx.lister::<Pod>()?.get(&key).filter(|pod| is_to_schedule(pod));
     let Some(pod) = pod else {
         ledger.change(|ledger| ledger.stop_waiting(&key));
         return Ok(Action::done());

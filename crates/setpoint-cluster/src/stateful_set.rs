@@ -30,15 +30,15 @@ use crate::{owned, pod};
 const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
 /// The controller of StatefulSets.
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<StatefulSet> {
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let sets: Lister<StatefulSet> = informers.informer::<StatefulSet>().lister();
     owned::by_controller::<Pod>(informers);
     owned::by_controller::<ControllerRevision>(informers);
-    Controller::new("statefulset-controller", reconcile)
-        .watches::<Pod>(move |pod| owned::concerned(&sets, pod, takes))
-        .owns::<ControllerRevision>()
+    Controller::of::<StatefulSet>(.., "statefulset-controller", reconcile)
+        .watches::<Pod>(.., move |pod| owned::concerned(&sets, pod, takes))
+        .owns::<ControllerRevision>(..)
         // A claim that a pod waits for, or that an older pod still has, decides what happens next.
-        .watches::<PersistentVolumeClaim>(claims::concerned)
+        .watches::<PersistentVolumeClaim>(.., claims::concerned)
         .workers(5)
         .catch_up_limit(CATCH_UP_LIMIT)
 }
@@ -49,13 +49,13 @@ fn takes(set: &StatefulSet, pod: &Pod) -> bool {
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(set) = cx.lister::<StatefulSet>().get(&key) else { return Ok(Action::done()) };
+    let Some(set) = cx.lister::<StatefulSet>()?.get(&key) else { return Ok(Action::done()) };
     let spec = &set.spec;
     let Ok(selector) = Selector::try_from(spec.selector.clone()) else {
         return Err(ReconcileError::terminal("the selector cannot be understood"));
     };
     let mut history = History::claim(&cx, &*set, &selector, HASH_LABEL).await?;
-    let mut candidates = owned::candidates(&cx.lister::<Pod>(), &*set);
+    let mut candidates = owned::candidates(&cx.lister::<Pod>()?, &*set);
     candidates.retain(|pod| is_member(&set, pod));
     let pods = owned::claim_all(&cx, &*set, &selector, candidates, None).await?;
     let known = set.status.clone().unwrap_or_default();
@@ -63,7 +63,8 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     let update = history.of_template(&spec.template, &mut collisions).await?;
     let current =
         history.find(known.current_revision.as_deref().unwrap_or_default()).unwrap_or(&update).clone();
-    let run = Run { cx: &cx, set: &set, pods: &pods, current: &current, update: &update };
+    let run =
+        Run { cx: &cx, claims: cx.lister()?, set: &set, pods: &pods, current: &current, update: &update };
     let mut status = StatefulSetStatus {
         observed_generation: set.metadata.generation,
         current_revision: Some(current.name_any()),
@@ -86,6 +87,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
 /// One reconcile of a StatefulSet.
 struct Run<'a> {
     cx: &'a Context,
+    claims: Lister<PersistentVolumeClaim>,
     set: &'a StatefulSet,
     pods: &'a [Arc<Pod>],
     /// The revision that all pods had when the last rollout was over.

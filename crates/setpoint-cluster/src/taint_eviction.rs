@@ -32,13 +32,13 @@ enum Verdict {
     GoAfter(Duration),
 }
 
-pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller<Pod> {
+pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let pods = informers.informer::<Pod>();
     caches::index_pods(&pods);
     let pods = pods.lister();
-    Controller::new(NAME, reconcile)
+    Controller::of::<Pod>(.., NAME, reconcile)
         // Both states of a node that changes are looked at: one that has had a taint concerns its pods, too.
-        .watches::<Node>(move |node| {
+        .watches::<Node>(.., move |node| {
             let keys = || pods.index_keys(caches::BY_NODE, &node.name_any()).unwrap_or_default();
             if driving(node).next().is_some() { keys() } else { Vec::new() }
         })
@@ -68,9 +68,10 @@ fn verdict(pod: &Pod, node: &Node) -> Verdict {
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let scheduled = cx.state::<Scheduled>();
-    let pod = cx.lister::<Pod>().get(&key).filter(|pod| pod.metadata.deletion_timestamp.is_none());
-    let node = pod.as_ref().and_then(|pod| cx.lister::<Node>().get(&ObjectKey::cluster(pod::node_name(pod))));
+    let scheduled = cx.state::<Scheduled>()?;
+    let pod = cx.lister::<Pod>()?.get(&key).filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let nodes = cx.lister::<Node>()?;
+    let node = pod.as_ref().and_then(|pod| nodes.get(&ObjectKey::cluster(pod::node_name(pod))));
     let (Some(pod), Some(node)) = (pod, node) else {
         scheduled.0.lock().remove(&key);
         return Ok(Action::done());

@@ -8,12 +8,12 @@ use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
 use crate::{failure, job};
 
 /// The controller that deletes Jobs some time after they ended.
-pub(crate) fn controller() -> Controller<Job> {
-    Controller::new("ttl-after-finished-controller", reconcile).workers(5)
+pub(crate) fn controller() -> Controller {
+    Controller::of::<Job>(.., "ttl-after-finished-controller", reconcile).workers(5)
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(job) = cx.lister::<Job>().get(&key) else { return Ok(Action::done()) };
+    let Some(job) = cx.lister::<Job>()?.get(&key) else { return Ok(Action::done()) };
     if job.metadata.deletion_timestamp.is_some() {
         return Ok(Action::done());
     }

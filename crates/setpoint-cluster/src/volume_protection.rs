@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
-use setpoint::controller::Watchable;
+use setpoint::Watchable;
+use setpoint::controller::ListerError;
 use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, SharedInformerFactory};
 
 use crate::persistent_volume_binder::claims_of;
@@ -20,36 +21,41 @@ const OF_VOLUME: &str = "kubernetes.io/pv-protection";
 const PAGE: u32 = 500;
 
 /// The controller that keeps claims as long as a pod uses them.
-pub(crate) fn of_claims(informers: &SharedInformerFactory) -> Controller<PersistentVolumeClaim> {
+pub(crate) fn of_claims(informers: &SharedInformerFactory) -> Controller {
     caches::index_pods_by_claim(&informers.informer::<Pod>());
-    Controller::new("persistentvolumeclaim-protection-controller", reconcile_claim)
-        .watches::<Pod>(|pod| {
-            let namespace = pod.namespace().unwrap_or_default();
-            claims_of(pod).iter().map(|claim| ObjectKey::namespaced(&namespace, claim)).collect()
-        })
-        .time_limit(TIME_LIMIT)
+    Controller::of::<PersistentVolumeClaim>(
+        ..,
+        "persistentvolumeclaim-protection-controller",
+        reconcile_claim,
+    )
+    .watches::<Pod>(.., |pod| {
+        let namespace = pod.namespace().unwrap_or_default();
+        claims_of(pod).iter().map(|claim| ObjectKey::namespaced(&namespace, claim)).collect()
+    })
+    .time_limit(TIME_LIMIT)
 }
 
 /// The controller that keeps volumes as long as a claim has them.
-pub(crate) fn of_volumes() -> Controller<PersistentVolume> {
-    Controller::new("persistentvolume-protection-controller", reconcile_volume).time_limit(TIME_LIMIT)
+pub(crate) fn of_volumes() -> Controller {
+    Controller::of::<PersistentVolume>(.., "persistentvolume-protection-controller", reconcile_volume)
+        .time_limit(TIME_LIMIT)
 }
 
 async fn reconcile_claim(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(claim) = cx.lister::<PersistentVolumeClaim>().get(&key) else { return Ok(Action::done()) };
+    let Some(claim) = cx.lister::<PersistentVolumeClaim>()?.get(&key) else { return Ok(Action::done()) };
     let namespace = key.namespace().unwrap_or_default();
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(cx.client(), namespace);
     let is_free = claim.metadata.deletion_timestamp.is_some()
-        && !is_used(&cx, namespace, key.name())
+        && !is_used(&cx, namespace, key.name())?
         && !is_used_live(&cx, namespace, key.name()).await?;
     protect(&claims, &*claim, OF_CLAIM, is_free).await
 }
 
 /// Whether a pod in the cache uses a claim.
-fn is_used(cx: &Context, namespace: &str, claim: &str) -> bool {
+fn is_used(cx: &Context, namespace: &str, claim: &str) -> Result<bool, ListerError> {
     let claim = caches::claim_value(namespace, claim);
-    let pods = cx.lister::<Pod>().by_index(caches::BY_CLAIM, &claim).unwrap_or_default();
-    pods.iter().any(|pod| has_node(pod))
+    let pods = cx.lister::<Pod>()?.by_index(caches::BY_CLAIM, &claim).unwrap_or_default();
+    Ok(pods.iter().any(|pod| has_node(pod)))
 }
 
 /// A pod that has no node yet will not start with a claim that is going.
@@ -74,14 +80,14 @@ async fn is_used_live(cx: &Context, namespace: &str, claim: &str) -> Result<bool
 }
 
 async fn reconcile_volume(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(volume) = cx.lister::<PersistentVolume>().get(&key) else { return Ok(Action::done()) };
+    let Some(volume) = cx.lister::<PersistentVolume>()?.get(&key) else { return Ok(Action::done()) };
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
     let is_free = volume.metadata.deletion_timestamp.is_some() && phase != Some("Bound");
     protect(&Api::all(cx.client()), &*volume, OF_VOLUME, is_free).await
 }
 
 /// Gives an object its finalizer, or takes it if the object is free to go.
-async fn protect<K: Watchable + Resource + std::fmt::Debug>(
+async fn protect<K: Watchable + Resource<DynamicType = ()> + std::fmt::Debug>(
     api: &Api<K>,
     object: &K,
     finalizer: &str,

@@ -13,7 +13,7 @@
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = ClientConfig::new().connect().await?;
 //! Manager::new(client)
-//!     .controller(Controller::<ConfigMap>::new("maps", reconcile))
+//!     .controller(Controller::of::<ConfigMap>(.., "maps", reconcile))
 //!     .dashboard(DashboardConfig::default()) // http://127.0.0.1:6480
 //!     .stop_on_signals()
 //!     .run()

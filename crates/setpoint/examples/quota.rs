@@ -6,7 +6,7 @@ use serde_json::json;
 use setpoint::{Action, ClientConfig, Context, Controller, Manager, ObjectKey, ReconcileError, ensure};
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(namespace) = cx.lister::<Namespace>().get(&key) else {
+    let Some(namespace) = cx.lister::<Namespace>()?.get(&key) else {
         return Ok(Action::done()); // it is gone, and its quota with it
     };
     if namespace.labels().get("quota").is_none_or(|size| size != "small") {
@@ -17,7 +17,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         "spec": {"hard": {"pods": "10"}}
     }))?;
     let quotas: Api<ResourceQuota> = Api::namespaced(cx.client(), key.name());
-    let current = cx.lister().get(&ObjectKey::namespaced(key.name(), "small"));
+    let current = cx.lister()?.get(&ObjectKey::namespaced(key.name(), "small"));
     ensure(&quotas, current.as_deref(), &wanted).await?;
     Ok(Action::done())
 }
@@ -25,7 +25,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = ClientConfig::new().connect().await?;
-    let controller = Controller::<Namespace>::new("quota", reconcile).owns::<ResourceQuota>().workers(2);
+    let controller = Controller::of::<Namespace>(.., "quota", reconcile).owns::<ResourceQuota>(..).workers(2);
     Manager::new(client).controller(controller).stop_on_signals().run().await?;
     Ok(())
 }

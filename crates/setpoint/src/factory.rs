@@ -14,6 +14,7 @@ use setpoint_env::Env;
 
 use crate::facts::Facts;
 use crate::informer::Identity;
+use crate::watch::{Watch, Watchable};
 use crate::{InformerBuilder, Metrics, Object, ReflectorConfig, SharedInformer};
 
 /// Hands out informers: the same one to everybody who asks for the same thing. Clones are the same factory.
@@ -52,6 +53,9 @@ pub(crate) struct Defaults {
 
 struct Entry {
     identity: Identity,
+    /// Whether somebody has asked for it who may come back; else it goes with the last lease.
+    is_kept: bool,
+    leases: u32,
     informer: Arc<dyn AnyInformer>,
 }
 
@@ -93,6 +97,27 @@ impl<T: Object> AnyInformer for SharedInformer<T> {
 
     fn shutdown(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move { SharedInformer::shutdown(&self).await })
+    }
+}
+
+/// A use of an informer of a factory.
+pub(crate) struct Lease {
+    informers: Arc<Mutex<Vec<Entry>>>,
+    identity: Identity,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut informers = self.informers.lock();
+        let found = informers.iter().position(|entry| entry.identity.is_same(&self.identity));
+        let gone = found.and_then(|at| {
+            let entry = &mut informers[at];
+            entry.leases = entry.leases.saturating_sub(1);
+            (entry.leases == 0 && !entry.is_kept).then(|| informers.swap_remove(at))
+        });
+        // Its tasks end with it, outside the lock.
+        drop(informers);
+        drop(gone);
     }
 }
 
@@ -202,6 +227,12 @@ impl SharedInformerFactory {
         self.share(set(SharedInformer::<K>::builder(self.client.clone()).inherit(&self.defaults)))
     }
 
+    /// The informer of a [`Watch`]: the one that controllers use who are given an equal watch. Add indices to it, for
+    /// example. What the watch filters plays no part.
+    pub fn informer_of<T: Watchable>(&self, watch: &Watch<T>) -> SharedInformer<T> {
+        self.share(watch.builder(self.client.clone(), &self.defaults))
+    }
+
     /// The informer that asks for and caches only the metadata of a kind.
     pub fn metadata<K>(&self) -> SharedInformer<PartialObjectMeta<K>>
     where
@@ -229,17 +260,38 @@ impl SharedInformerFactory {
         K: kube::Resource + DeserializeOwned + Clone + Send + Sync + 'static,
         T: Object,
     {
+        self.entry(builder, |entry| entry.is_kept = true)
+    }
+
+    /// The informer of a watch, for as long as the lease. With the last lease it goes, unless somebody has asked for the
+    /// same informer without one.
+    pub(crate) fn lease<T: Watchable>(&self, watch: &Watch<T>) -> (SharedInformer<T>, Lease) {
+        let builder = watch.builder(self.client.clone(), &self.defaults);
+        let identity = builder.identity();
+        let informer = self.entry(builder, |entry| entry.leases += 1);
+        (informer, Lease { informers: self.informers.clone(), identity })
+    }
+
+    fn entry<K, T>(&self, builder: InformerBuilder<K, T>, take: impl FnOnce(&mut Entry)) -> SharedInformer<T>
+    where
+        K: kube::Resource + DeserializeOwned + Clone + Send + Sync + 'static,
+        T: Object,
+    {
         let identity = builder.identity();
         let mut informers = self.informers.lock();
-        let same = informers.iter().filter(|entry| entry.identity.is_same(&identity));
-        let found = same
-            .filter_map(|entry| (&*entry.informer as &dyn Any).downcast_ref::<SharedInformer<T>>())
-            .next();
-        if let Some(found) = found {
-            return found.clone();
+        let mut same = informers.iter_mut().filter(|entry| entry.identity.is_same(&identity));
+        let found = same.find_map(|entry| {
+            let informer = (&*entry.informer as &dyn Any).downcast_ref::<SharedInformer<T>>()?.clone();
+            Some((entry, informer))
+        });
+        if let Some((entry, informer)) = found {
+            take(entry);
+            return informer;
         }
         let informer = builder.build();
-        informers.push(Entry { identity, informer: Arc::new(informer.clone()) });
+        let mut entry = Entry { identity, is_kept: false, leases: 0, informer: Arc::new(informer.clone()) };
+        take(&mut entry);
+        informers.push(entry);
         informer
     }
 

@@ -1,17 +1,58 @@
-//! Informers, work queues and controllers for Kubernetes, on top of the [`kube`] client.
+//! Controllers for Kubernetes: what watches declared objects and drives the world to match them, on top of the [`kube`]
+//! client.
 //!
-//! Everything is one path, a stage a module:
+//! Everything is one path, a module a stage. What changes on the server runs through all of it, and a reconcile's writes
+//! close the loop:
 //!
 //! | stage | type | what it does |
 //! | --- | --- | --- |
 //! | | [`ClientConfig`] | finds the server |
+//! | | [`Watch`] | says what to list and watch, and which changes matter |
 //! | 1 | (inside [`SharedInformer`]; [`ReflectorConfig`]) | keeps one list and watch alive, whatever the server does |
 //! | 2 | [`DeltaFifo`] | changes by key, drained in batches |
 //! | 3 | [`Indexer`] | the cache: a map with named indices, at one resourceVersion |
-//! | 4 | [`SharedInformer`] | applies batches to the cache, then tells every handler |
+//! | 4 | [`SharedInformer`] | applies batches to the cache, then delivers them to every handler |
+//! | 5 | [`WorkQueue`] | keys that want to be reconciled: each once, in order, delayed, retried, held |
+//! | 6 | [`Controller`] | workers take keys and call the [`Reconciler`], which reads caches and writes to the server |
 //!
-//! Beside stage 4 stand the [`SharedInformerFactory`], which shares informers in a process, and the
-//! [`Lister`], the read side of a cache.
+//! Beside stage 2 stands the [`Fifo`], for who needs no deltas; beside stage 4 the [`SharedInformerFactory`], which shares
+//! informers in a process, and the [`Lister`], the read side of a cache; around stage 6 the [`Manager`] runs controllers with
+//! [leader election](leader_election), health checks, [metrics] and [webhooks](webhook), and [`facts`] tell what the loop
+//! does. A program may stop at any stage: use only the queue, only informers, or all of it.
+//!
+//! # The first controller
+//!
+//! Every namespace has a greeting. If somebody deletes it, it comes back:
+//!
+//! ```no_run
+//! use setpoint::k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+//! use setpoint::kube::Api;
+//! use setpoint::owner::controller_reference;
+//! use setpoint::{Action, ClientConfig, Context, Controller, Manager, ObjectKey, ReconcileError, ensure};
+//!
+//! async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+//!     let Some(namespace) = cx.lister::<Namespace>()?.get(&key) else {
+//!         return Ok(Action::done()); // it is gone, and all that was in it
+//!     };
+//!     let wanted: ConfigMap = serde_json::from_value(serde_json::json!({
+//!         "metadata": {"name": "greeting", "ownerReferences": [controller_reference(&*namespace)]},
+//!         "data": {"text": "hello"},
+//!     }))?;
+//!     let maps: Api<ConfigMap> = Api::namespaced(cx.client(), key.name());
+//!     let current = cx.lister::<ConfigMap>()?.get(&ObjectKey::namespaced(key.name(), "greeting"));
+//!     ensure(&maps, current.as_deref(), &wanted).await?;
+//!     Ok(Action::done())
+//! }
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = ClientConfig::new().connect().await?;
+//! let controller = Controller::of::<Namespace>(.., "greeting", reconcile).owns::<ConfigMap>(..);
+//! Manager::new(client).controller(controller).stop_on_signals().run().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Context::for_test`] is for unit tests of such a function. The rest of this page is about the stages below it.
 //!
 //! # Watch one kind
 //!
@@ -187,13 +228,14 @@ pub mod server;
 mod status;
 mod store;
 mod version;
+pub mod watch;
 pub mod webhook;
 mod workers;
 pub mod workqueue;
 
 pub use apply::{Apply, ApplyConflict, ApplyError, apply, apply_status};
 pub use client::ClientConfig;
-pub use controller::{Action, Context, Controller, ReconcileError, Reconciler};
+pub use controller::{Action, Context, Controller, Key, ReconcileError, Reconciler, Watches};
 pub use delta_fifo::{Batch, Deleted, Delta, DeltaFifo};
 pub use ensure::{Ensured, ensure};
 pub use events::{Event, Recorder};
@@ -207,7 +249,7 @@ pub use informer::{
     EventHandler, HandlerFns, HandlerOptions, InformerBuilder, Registration, SharedInformer, is_resync,
 };
 pub use k8s_openapi;
-pub use key::ObjectKey;
+pub use key::{InvalidKey, ObjectKey, key_of, split_key};
 pub use kube;
 pub use leader_election::{LeaderElection, LeaseConfig};
 pub use lister::{Lister, NamespaceLister};
@@ -222,5 +264,6 @@ pub use setpoint_env::Env;
 pub use status::patch_status;
 pub use store::{MapStore, Slot, Store};
 pub use version::ResourceVersion;
-pub use workers::{InvalidKey, key_of, run_workers, split_key};
+pub use watch::{Change, IntoWatch, Predicate, Watch, Watchable};
+pub use workers::run_workers;
 pub use workqueue::WorkQueue;

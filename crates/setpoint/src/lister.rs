@@ -25,6 +25,11 @@ impl<T: Object> Lister<T> {
         Lister { indexer }
     }
 
+    /// Whether two read from the same cache.
+    pub(crate) fn is_same(&self, other: &Lister<T>) -> bool {
+        Arc::ptr_eq(&self.indexer, &other.indexer)
+    }
+
     /// The object of this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
         self.indexer.get(key)

@@ -26,7 +26,7 @@ use self::runnable::{LeaderRunnable, Runnable};
 pub use self::runnable::{RunnableContext, RunnableError};
 use self::signals::stop_on_signals;
 use self::stages::Stages;
-use crate::controller::{Controller, ControllerError, Prepared, Runtime, Watchable};
+use crate::controller::{Controller, ControllerError, Key, Prepared, Runtime};
 use crate::facts::Facts;
 use crate::leader_election::{LeaderElection, LeaseConfig, LeaseConfigError};
 use crate::webhook::{CertificateError, WebhookServer};
@@ -53,7 +53,7 @@ use crate::{Metrics, Permissions, SharedInformerFactory};
 /// Manager::new(client)
 ///     .serve_health("0.0.0.0:8081".parse()?)
 ///     .serve_metrics("127.0.0.1:8080".parse::<std::net::SocketAddr>()?)
-///     .controller(Controller::<ConfigMap>::new("maps", reconcile))
+///     .controller(Controller::of::<ConfigMap>(.., "maps", reconcile))
 ///     .stop_on_signals()
 ///     .run()
 ///     .await?;
@@ -187,7 +187,7 @@ impl Manager {
     }
 
     /// Runs a controller. All controllers share their caches.
-    pub fn controller<K: Watchable>(mut self, controller: Controller<K>) -> Manager {
+    pub fn controller<Q: Key>(mut self, controller: Controller<Q>) -> Manager {
         self.controllers.push(Box::new(controller));
         self
     }

@@ -14,8 +14,8 @@ pub use setpoint_kinds::Verb;
 /// use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
 ///
 /// # async fn reconcile(_: ObjectKey, _: Context) -> Result<Action, ReconcileError> { Ok(Action::done()) }
-/// let controller = Controller::<ConfigMap>::new("maps", reconcile)
-///     .owns::<Secret>()
+/// let controller = Controller::of::<ConfigMap>(.., "maps", reconcile)
+///     .owns::<Secret>(..)
 ///     .writes::<Secret>(&[Verb::Create, Verb::Patch]);
 /// let needs = controller.permissions();
 /// assert_eq!(needs.verbs("", "configmaps"), [Verb::List, Verb::Watch]);

@@ -7,38 +7,8 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt;
 use futures::future::join_all;
 
+use crate::WorkQueue;
 use crate::facts::{ReconcileResult, Reconciling};
-use crate::{Object, ObjectKey, WorkQueue};
-
-/// The key of an object, `namespace/name`; `None` if it has no name.
-#[doc(alias = "MetaNamespaceKeyFunc")]
-pub fn key_of(object: &impl Object) -> Option<ObjectKey> {
-    ObjectKey::of(object.meta())
-}
-
-/// A text that is neither `namespace/name` nor `name`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no key: it must be \"namespace/name\" or \"name\"")]
-pub struct InvalidKey(pub String);
-
-/// Takes a key apart into namespace, if it has one, and name.
-///
-/// ```
-/// use setpoint::split_key;
-///
-/// assert_eq!(split_key("default/web"), Ok((Some("default"), "web")));
-/// assert_eq!(split_key("node-1"), Ok((None, "node-1")));
-/// assert!(split_key("a/b/c").is_err());
-/// ```
-#[doc(alias = "SplitMetaNamespaceKey")]
-pub fn split_key(key: &str) -> Result<(Option<&str>, &str), InvalidKey> {
-    let parts: Vec<&str> = key.split('/').collect();
-    match parts.as_slice() {
-        [name] if !name.is_empty() => Ok((None, name)),
-        [namespace, name] if !namespace.is_empty() && !name.is_empty() => Ok((Some(namespace), name)),
-        _ => Err(InvalidKey(key.to_owned())),
-    }
-}
 
 /// Runs `workers` workers until the queue is shut down and empty. Each takes a key, calls `sync` with it, and
 /// forgets the key's failures if that worked, or adds it again, later and later, if not. A panic is a failure.
@@ -109,13 +79,6 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_are_taken_apart_or_refused() {
-        for bad in ["", "/", "a/", "/b", "a/b/c"] {
-            assert_eq!(split_key(bad), Err(InvalidKey(bad.to_owned())));
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn failures_and_panics_are_tried_again_until_they_work() {

@@ -311,12 +311,21 @@ impl<K: Eq + Hash + Clone> Prioritized<'_, K> {
         self.add_later(key, delay, Cause::Requeue);
     }
 
+    /// Added when `delay` has passed, for a reason; a key that waits already keeps the earlier time.
+    pub(crate) fn add_after_because(&self, key: K, delay: Duration, reason: Reason) {
+        if delay.is_zero() {
+            return self.add_because(key, reason);
+        }
+        let due = Instant::now().later(delay);
+        self.queue.inner.shared.add_at(key, self.priority, due, (reason, delay));
+    }
+
     fn add_later(&self, key: K, delay: Duration, cause: Cause) {
         if delay.is_zero() {
             return self.add_for(key, cause);
         }
         let due = Instant::now().later(delay);
-        self.queue.inner.shared.add_at(key, self.priority, due, (cause, delay));
+        self.queue.inner.shared.add_at(key, self.priority, due, (Reason::new(cause), delay));
     }
 
     /// As [`WorkQueue::add_rate_limited`].

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const GUIDES: [&str; 5] = [
+const GUIDES: [&str; 6] = [
     "first-controller.md",
     "from-sample-controller.md",
+    "from-controller-runtime.md",
     "from-kube-rs.md",
     "how-the-loop-works.md",
     "promises.md",
@@ -55,6 +56,8 @@ fn rust_blocks_are_excerpts_of_the_examples() {
                     assert!(is_there, "{guide}: no file of examples/ has this block:\n{block}");
                     checked += 1;
                 }
+                // What is compared with.
+                "go" => {}
                 // Commands are run by `cargo xtask real --only samples`.
                 "sh" => {}
                 other => panic!("{guide}: a block in {other:?} is checked by nobody"),
@@ -109,4 +112,74 @@ fn every_promise_names_tests_that_are_there() {
             assert!(files.iter().any(is_there), "{promise}: there is no test {test}");
         }
     }
+}
+
+/// The names in backquotes in the second column of the tables of peers' items.
+fn names_of_ours(text: &str) -> Vec<String> {
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let ours = rows.filter_map(|row| row.split(" | ").nth(1).map(str::to_owned));
+    let names = ours.flat_map(|ours| {
+        ours.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>().into_iter()
+    });
+    names.collect()
+}
+
+/// `kube`'s own, and what is no name of an item.
+const OTHERS: [&str; 19] = [
+    "Api",
+    "Arc",
+    "AsReconciler",
+    "DeleteParams",
+    "Err",
+    "GetParams",
+    "ListParams",
+    "MergeFromWithOptimisticLock",
+    "None",
+    "Ok",
+    "Patch",
+    "PatchParams",
+    "PostParams",
+    "Selector",
+    "Serialize",
+    "SubResourceClient",
+    "SyncingSource",
+    "await_condition",
+    "resourceVersion",
+];
+
+#[test]
+fn what_the_tables_of_peers_name_is_there() {
+    let mut files = Vec::new();
+    sources(&root().join("crates/setpoint/src"), &mut files);
+    sources(&root().join("crates/setpoint-env/src"), &mut files);
+    let is_there = |name: &str| {
+        let words = ["fn", "struct", "enum", "trait", "const", "type"];
+        let defined = words.iter().map(|word| format!("pub {word} {name}"));
+        let defined: Vec<String> = defined.chain([format!("pub async fn {name}")]).collect();
+        let variant = format!("    {name}");
+        files.iter().any(|file| {
+            let ends = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_');
+            let has = |text: &str| file.match_indices(text).any(|(at, _)| ends(&file[at + text.len()..]));
+            defined.iter().any(|text| has(text)) || (name.starts_with(char::is_uppercase) && has(&variant))
+        })
+    };
+    let mut checked = 0;
+    for guide in ["from-controller-runtime.md", "from-kube-rs.md"] {
+        for name in names_of_ours(&fs::read_to_string(root().join("docs").join(guide)).unwrap()) {
+            let is_word = |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == '_');
+            let parts: Vec<&str> = name.split("::").collect();
+            if !parts.iter().all(|part| is_word(part))
+                || parts[0] == "kube"
+                || OTHERS.contains(&parts[0])
+                || name == "managedFields"
+            {
+                continue;
+            }
+            for part in parts {
+                assert!(is_there(part), "{guide}: there is no {part} of `{name}`");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "only {checked} names");
 }

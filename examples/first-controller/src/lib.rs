@@ -11,7 +11,7 @@ pub const ANNOTATION: &str = "example.com/greeting";
 
 /// Makes the world match one namespace.
 pub async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(namespace) = cx.lister::<Namespace>().get(&key) else {
+    let Some(namespace) = cx.lister::<Namespace>()?.get(&key) else {
         return Ok(Action::done()); // it is gone, and all that was in it
     };
     let Some(greeting) = namespace.annotations().get(ANNOTATION) else {
@@ -22,14 +22,14 @@ pub async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileE
         "data": {"text": greeting},
     }))?;
     let maps: Api<ConfigMap> = Api::namespaced(cx.client(), key.name());
-    let current = cx.lister::<ConfigMap>().get(&ObjectKey::namespaced(key.name(), "greeting"));
+    let current = cx.lister::<ConfigMap>()?.get(&ObjectKey::namespaced(key.name(), "greeting"));
     ensure(&maps, current.as_deref(), &wanted).await?;
     Ok(Action::done())
 }
 
 /// The controller: what to call, what to watch, and what it writes.
-pub fn controller() -> Controller<Namespace> {
-    Controller::new("greeting", reconcile)
-        .owns::<ConfigMap>()
+pub fn controller() -> Controller {
+    Controller::of::<Namespace>(.., "greeting", reconcile)
+        .owns::<ConfigMap>(..)
         .writes::<ConfigMap>(&[Verb::Create, Verb::Patch])
 }

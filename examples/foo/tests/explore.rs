@@ -16,7 +16,7 @@ fn foo(replicas: i32) -> Foo {
 
 /// Plays the Deployment controller: every replica is available at once.
 async fn all_available(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(deployment) = cx.lister::<Deployment>().get(&key) else { return Ok(Action::done()) };
+    let Some(deployment) = cx.lister::<Deployment>()?.get(&key) else { return Ok(Action::done()) };
     let replicas = deployment.spec.replicas;
     let status =
         json!({"status": {"replicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas}});
@@ -35,7 +35,7 @@ fn scenario(_: &World) -> Scenario {
             FooController::new(client, &factory, env).run(WORKERS, CancellationToken::new()).await
         })
         .beside("deployment-controller", |seat| async move {
-            let controller = Controller::<Deployment>::new("deployments", all_available);
+            let controller = Controller::of::<Deployment>(.., "deployments", all_available);
             Manager::with(seat.runtime()).controller(controller).run().await
         })
         .apply(&foo(1))

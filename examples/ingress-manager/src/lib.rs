@@ -24,10 +24,10 @@ pub struct Settings {
 }
 
 /// The controller.
-pub fn controller(settings: Settings) -> Controller<Service> {
-    Controller::new("ingress-manager", reconcile)
+pub fn controller(settings: Settings) -> Controller {
+    Controller::of::<Service>(.., "ingress-manager", reconcile)
         // By name, not by owner: it also matters when an Ingress that is somebody else's goes away.
-        .watches::<Ingress>(|ingress| key_of(ingress).into_iter().collect())
+        .watches::<Ingress>(.., |ingress| key_of(ingress).into_iter().collect())
         .writes::<Ingress>(&[Verb::Create, Verb::Patch, Verb::Delete])
         .records_events()
         .state(settings)
@@ -35,8 +35,8 @@ pub fn controller(settings: Settings) -> Controller<Service> {
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let service = cx.lister::<Service>().get(&key);
-    let current = cx.lister::<Ingress>().get(&key);
+    let service = cx.lister::<Service>()?.get(&key);
+    let current = cx.lister::<Ingress>()?.get(&key);
     let ingresses: Api<Ingress> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
 
     let Some(service) = service else {
@@ -62,7 +62,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         cx.recorder().event(&*service, Event::warning("ErrResourceExists", note));
         return Ok(Action::done());
     }
-    let Some(wanted) = wanted_ingress(&service, cx.state())? else {
+    let Some(wanted) = wanted_ingress(&service, cx.state()?)? else {
         let note = "a Service without ports can have no Ingress: add a port, or remove the annotation";
         cx.recorder().event(&*service, Event::warning("NoPort", note));
         return Ok(Action::done());

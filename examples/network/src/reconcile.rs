@@ -6,10 +6,10 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Api, Resource, ResourceExt};
 use setpoint::conditions::{new_condition, set_condition};
-use setpoint::controller::{Change, Predicate};
 use setpoint::workqueue::ItemExponential;
 use setpoint::{
-    Action, Context, Controller, Event, Finalize, ObjectKey, ReconcileError, Verb, finalize, patch_status,
+    Action, Context, Controller, Event, Finalize, Held, ObjectKey, ReconcileError, Verb, Watch, finalize,
+    is_resync, patch_status,
 };
 
 use crate::apply::{Applied, apply, remove};
@@ -53,10 +53,9 @@ struct State {
 }
 
 /// The controller.
-pub fn controller(neutron: Neutron, settings: Settings) -> Controller<Network> {
+pub fn controller(neutron: Neutron, settings: Settings) -> Controller {
     let Settings { cluster, resync, workers } = settings;
-    Controller::new("network", reconcile)
-        .filter(Predicate::new(matters))
+    Controller::of(Watch::<Network>::new().filter_updates(matters), "network", reconcile)
         // Read before what is gone is cleaned up; the finalizer is patched in and out.
         .writes::<Network>(&[Verb::Get, Verb::Patch])
         .writes_status::<Network>()
@@ -71,19 +70,18 @@ pub fn controller(neutron: Neutron, settings: Settings) -> Controller<Network> {
 
 /// What we write ourselves into a status is no news: a failure that made news of itself would be tried again at
 /// once, for ever.
-fn matters(change: Change<'_>) -> bool {
-    let Change::Updated(old, new) = change else { return true };
-    let is_resync = old.resource_version == new.resource_version;
-    is_resync
-        || old.generation != new.generation
-        || old.deletion_timestamp != new.deletion_timestamp
-        || old.finalizers != new.finalizers
+fn matters(old: &Held<Network>, new: &Held<Network>) -> bool {
+    let (before, after) = (old.meta(), new.meta());
+    is_resync(old, new)
+        || before.generation != after.generation
+        || before.deletion_timestamp != after.deletion_timestamp
+        || before.finalizers != after.finalizers
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let api: Api<Network> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
-    let marker = marker(&cx.state::<State>().cluster, &key);
-    let Some(network) = cx.lister::<Network>().get(&key) else {
+    let marker = marker(&cx.state::<State>()?.cluster, &key);
+    let Some(network) = cx.lister::<Network>()?.get(&key) else {
         return clean_up_after(&key, &api, &marker, &cx).await;
     };
     finalize(&api, FINALIZER, network, async |step| match step {
@@ -104,7 +102,7 @@ async fn clean_up_after(
     if api.get_opt(key.name()).await?.is_some() {
         return Err("the cache does not show this Network yet".into());
     }
-    let deleted = remove(&cx.state::<State>().neutron, marker, None).await?;
+    let deleted = remove(&cx.state::<State>()?.neutron, marker, None).await?;
     if deleted > 0 {
         tracing::warn!(%key, deleted, "network was gone; deleted what neutron had of it");
     }
@@ -129,7 +127,7 @@ async fn make(
             return Ok(Action::done());
         }
     };
-    match apply(&cx.state::<State>().neutron, &desired, &known).await {
+    match apply(&cx.state::<State>()?.neutron, &desired, &known).await {
         Ok(Applied { network_id, subnet_id, done }) => {
             for (reason, note) in done {
                 tracing::info!(%key, reason, note, "changed neutron");
@@ -151,7 +149,7 @@ async fn unmake(
     cx: &Context,
 ) -> Result<Action, ReconcileError> {
     let known = network.status.clone().unwrap_or_default();
-    match remove(&cx.state::<State>().neutron, marker, known.network_id.as_deref()).await {
+    match remove(&cx.state::<State>()?.neutron, marker, known.network_id.as_deref()).await {
         Ok(deleted) => {
             tracing::info!(network = %network.name_any(), deleted, "deleted from neutron");
             Ok(Action::done())

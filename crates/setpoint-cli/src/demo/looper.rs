@@ -25,7 +25,7 @@ pub(crate) async fn start(client: Client, env: &Env, facts: &Facts) -> anyhow::R
     maps.patch(OBJECT, &params, &Patch::Apply(object)).await.context("cannot make the object")?;
     let runtime = Runtime::with(client, env.clone(), Metrics::default()).with_facts(facts);
     let runtime = runtime.factory(|factory| factory.namespace("default"));
-    let manager = Manager::with(runtime).controller(Controller::<ConfigMap>::new(NAME, stamp));
+    let manager = Manager::with(runtime).controller(Controller::of::<ConfigMap>(.., NAME, stamp));
     Ok(env.spawn(async move {
         if let Err(error) = manager.run().await {
             tracing::warn!(%error, "the controller that loops has failed");
@@ -34,7 +34,7 @@ pub(crate) async fn start(client: Client, env: &Env, facts: &Facts) -> anyhow::R
 }
 
 async fn stamp(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    if key.name() == OBJECT && cx.lister::<ConfigMap>().get(&key).is_some() {
+    if key.name() == OBJECT && cx.lister::<ConfigMap>()?.get(&key).is_some() {
         tokio::time::sleep(PAUSE).await;
         let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
         let last = json!({"data": {"lastReconcile": cx.reconcile_id().to_string()}});

@@ -17,12 +17,19 @@ use crate::failure;
 /// How long one reconcile may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) fn controller() -> Controller<CertificateSigningRequest> {
-    Controller::new("certificatesigningrequest-approving-controller", reconcile).time_limit(TIME_LIMIT)
+pub(crate) fn controller() -> Controller {
+    Controller::of::<CertificateSigningRequest>(
+        ..,
+        "certificatesigningrequest-approving-controller",
+        reconcile,
+    )
+    .time_limit(TIME_LIMIT)
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(request) = cx.lister::<CertificateSigningRequest>().get(&key) else { return Ok(Action::done()) };
+    let Some(request) = cx.lister::<CertificateSigningRequest>()?.get(&key) else {
+        return Ok(Action::done());
+    };
     let is_decided = condition(&request, APPROVED).or(condition(&request, DENIED)).is_some();
     if is_decided || is_issued(&request) || request.spec.signer_name != KUBELET_CLIENT {
         return Ok(Action::done());

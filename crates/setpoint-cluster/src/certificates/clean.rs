@@ -16,12 +16,15 @@ const TIME_LIMIT: Duration = Duration::from_secs(60);
 const DECIDED: SignedDuration = SignedDuration::from_secs(60 * 60);
 const WAITING: SignedDuration = SignedDuration::from_secs(24 * 60 * 60);
 
-pub(crate) fn controller() -> Controller<CertificateSigningRequest> {
-    Controller::new("certificatesigningrequest-cleaner-controller", reconcile).time_limit(TIME_LIMIT)
+pub(crate) fn controller() -> Controller {
+    Controller::of::<CertificateSigningRequest>(.., "certificatesigningrequest-cleaner-controller", reconcile)
+        .time_limit(TIME_LIMIT)
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(request) = cx.lister::<CertificateSigningRequest>().get(&key) else { return Ok(Action::done()) };
+    let Some(request) = cx.lister::<CertificateSigningRequest>()?.get(&key) else {
+        return Ok(Action::done());
+    };
     let Some(end) = end(&request).filter(|_| request.metadata.deletion_timestamp.is_none()) else {
         return Ok(Action::done());
     };

@@ -19,14 +19,16 @@ const TIME_LIMIT: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const SHORTEST: Duration = Duration::from_secs(10 * 60);
 
-pub(crate) fn controller(authority: Arc<CertificateAuthority>) -> Controller<CertificateSigningRequest> {
-    Controller::new("certificatesigningrequest-signing-controller", reconcile)
+pub(crate) fn controller(authority: Arc<CertificateAuthority>) -> Controller {
+    Controller::of::<CertificateSigningRequest>(.., "certificatesigningrequest-signing-controller", reconcile)
         .time_limit(TIME_LIMIT)
         .state(authority)
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(request) = cx.lister::<CertificateSigningRequest>().get(&key) else { return Ok(Action::done()) };
+    let Some(request) = cx.lister::<CertificateSigningRequest>()?.get(&key) else {
+        return Ok(Action::done());
+    };
     if condition(&request, APPROVED).is_none() || condition(&request, FAILED).is_some() || is_issued(&request)
     {
         return Ok(Action::done());
@@ -38,7 +40,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     match verdict {
         Ok(()) => {
             let usages = request.spec.usages.clone().unwrap_or_default();
-            let certificate = cx.state::<Arc<CertificateAuthority>>().sign(&parsed, &usages, life(&request));
+            let certificate = cx.state::<Arc<CertificateAuthority>>()?.sign(&parsed, &usages, life(&request));
             let certificate = certificate.map_err(ReconcileError::terminal)?;
             status.certificate = Some(ByteString(certificate.into_bytes()));
         }

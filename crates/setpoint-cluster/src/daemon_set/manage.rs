@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use setpoint::{Event, ReconcileError};
 
 use super::nodes::{self, Fit};
-use super::{BackOff, GENERATION, GENERATION_LABEL, REVISION_LABEL, Run};
+use super::{GENERATION, GENERATION_LABEL, REVISION_LABEL, Run};
 use crate::{pod, pod_control};
 
 /// The most pods that one reconcile creates or deletes.
@@ -78,7 +78,7 @@ impl Run<'_> {
         }
         let observed = self.set.status.as_ref().and_then(|status| status.observed_generation);
         let now = self.cx.env().instant();
-        if let Some(wait) = self.cx.state::<BackOff>().wait(self.key, observed, node, now) {
+        if let Some(wait) = self.back_off.wait(self.key, observed, node, now) {
             changes.retry = Some(changes.retry.map_or(wait, |known| known.min(wait)));
             return;
         }

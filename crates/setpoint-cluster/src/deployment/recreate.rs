@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use setpoint::ReconcileError;
+use setpoint::controller::ListerError;
 
 use super::Rollout;
 use super::sets::{self, sum};
@@ -14,7 +15,7 @@ impl Rollout<'_> {
         for set in self.sets.old.clone() {
             has_shrunk |= self.scale_set(&set, 0).await?;
         }
-        if has_shrunk || self.has_old_pods() {
+        if has_shrunk || self.has_old_pods()? {
             return Ok(());
         }
         match self.sets.new.clone() {
@@ -28,12 +29,12 @@ impl Rollout<'_> {
     }
 
     /// Whether an old pod may still run, or an old set may still make one.
-    fn has_old_pods(&self) -> bool {
+    fn has_old_pods(&self) -> Result<bool, ListerError> {
         let old = &self.sets.old;
-        let pods = self.cx.lister::<Pod>();
+        let pods = self.cx.lister::<Pod>()?;
         let mut of_old = old.iter().flat_map(|set| owned::of(&pods, &set.uid().unwrap_or_default()));
-        sum(old, sets::actual) > 0
+        Ok(sum(old, sets::actual) > 0
             || old.iter().any(|set| !sets::is_settled(set))
-            || of_old.any(|pod| !pod::is_finished(&pod))
+            || of_old.any(|pod| !pod::is_finished(&pod)))
     }
 }

@@ -6,14 +6,13 @@ use k8s_openapi::api::autoscaling::v2::{
     MetricTarget, MetricValueStatus, ObjectMetricSource, ObjectMetricStatus, PodsMetricSource,
     PodsMetricStatus, ResourceMetricStatus,
 };
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use kube::ResourceExt;
 use setpoint_kinds::Quantity;
 
 use super::metrics::{Metrics, described};
 use super::replicas::{Situation, Tolerances};
-use super::{Memory, SCALING_ACTIVE, Sync};
+use super::{SCALING_ACTIVE, Sync};
 
 /// What all metrics come to.
 pub(super) struct Computed {
@@ -72,7 +71,7 @@ impl Sync<'_> {
             }
         };
         let namespace = self.key.namespace().unwrap_or_default();
-        let pods = self.cx.lister::<Pod>().namespace(namespace).select(&selector);
+        let pods = self.pods.namespace(namespace).select(&selector);
         let spec = &self.autoscaler.spec;
         let wanted = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0);
         let now = self.cx.env().now();
@@ -86,7 +85,7 @@ impl Sync<'_> {
         let client = self.cx.client();
         let metrics = Metrics {
             client: &client,
-            targets: &self.cx.state::<Memory>().targets,
+            targets: &self.memory.targets,
             namespace,
             pods: &pods,
             selector: &text,

@@ -41,7 +41,7 @@ pub(super) fn key(pod: &Pod) -> Option<ObjectKey> {
 
 /// Lets go of the pods that are not those of `open`, the Job of this key if it has not ended.
 pub(super) async fn release(cx: &Context, key: &ObjectKey, open: Option<&Job>) -> Result<(), ReconcileError> {
-    let tracked = cx.lister::<Pod>().by_index(INDEX, &key.to_string())?;
+    let tracked = cx.lister::<Pod>()?.by_index(INDEX, &key.to_string())?;
     let is_stray = |pod: &&std::sync::Arc<Pod>| match (open, controller_of(&***pod)) {
         (None, _) => true,
         (Some(job), Some(owner)) => Some(&owner.uid) != job.metadata.uid.as_ref(),

@@ -11,7 +11,7 @@ use setpoint::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use setpoint::kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use setpoint::kube::core::PartialObjectMeta;
 use setpoint::kube::{self, Api, Resource};
-use setpoint::{Action, Context, Controller, Lister, ObjectKey, ReconcileError};
+use setpoint::{Action, Context, Controller, Env, Lister, ObjectKey, ReconcileError, Watch};
 
 use super::annotations::Behaviour;
 use super::life::{Life, Moment, Stage, Told};
@@ -37,25 +37,32 @@ struct Kubelet {
     waiting: Arc<Waiting>,
 }
 
-pub(super) fn controller(nodes: Nodes) -> Controller<Pod> {
+/// What pods may need before they start.
+struct Needs {
+    maps: Lister<PartialObjectMeta<ConfigMap>>,
+    secrets: Lister<PartialObjectMeta<Secret>>,
+    claims: Lister<PersistentVolumeClaim>,
+}
+
+pub(super) fn controller(nodes: Nodes) -> Controller {
     let waiting: Arc<Waiting> = Arc::default();
     let wake = |kind: Need| {
         let waiting = waiting.clone();
         move |meta: &ObjectMeta| waiting.waiting_for(kind, meta.namespace.as_deref(), meta.name.as_deref())
     };
     let (of_map, of_secret, of_claim) = (wake(Need::ConfigMap), wake(Need::Secret), wake(Need::Claim));
-    Controller::new(NAME, reconcile)
-        .watches_metadata::<ConfigMap>(move |map| of_map(&map.metadata))
-        .watches_metadata::<Secret>(move |secret| of_secret(&secret.metadata))
-        .watches::<PersistentVolumeClaim>(move |claim| of_claim(&claim.metadata))
+    Controller::of::<Pod>(.., NAME, reconcile)
+        .watches(Watch::<ConfigMap>::metadata_only(), move |map| of_map(&map.metadata))
+        .watches(Watch::<Secret>::metadata_only(), move |secret| of_secret(&secret.metadata))
+        .watches::<PersistentVolumeClaim>(.., move |claim| of_claim(&claim.metadata))
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
         .state(Kubelet { nodes, lives: Mutex::default(), waiting })
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let kubelet = cx.state::<Kubelet>();
-    let Some(pod) = cx.lister::<Pod>().get(&key) else {
+    let kubelet = cx.state::<Kubelet>()?;
+    let Some(pod) = cx.lister::<Pod>()?.get(&key) else {
         kubelet.forget(&key);
         return Ok(Action::done());
     };
@@ -67,8 +74,9 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         return Ok(Action::requeue_after(UNREGISTERED));
     }
     let now = Moment::now(cx.env());
-    let (life, told) = kubelet.advance(&key, &pod, now, &cx);
-    let wanted = kubelet.status(machine, &pod, &life, now, &cx.lister::<Pod>());
+    let needs = Needs { maps: cx.lister()?, secrets: cx.lister()?, claims: cx.lister()? };
+    let (life, told) = kubelet.advance(&key, &pod, now, cx.env(), &needs);
+    let wanted = kubelet.status(machine, &pod, &life, now, &cx.lister::<Pod>()?);
     let api: Api<Pod> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
     if write(&api, &pod, &wanted).await? == Written::Gone {
         kubelet.forget(&key);
@@ -117,16 +125,23 @@ impl Kubelet {
     }
 
     /// Where the pod is now. Another pod of the same name begins anew.
-    fn advance(&self, key: &ObjectKey, pod: &Pod, now: Moment, cx: &Context) -> (Life, Vec<Told>) {
+    fn advance(
+        &self,
+        key: &ObjectKey,
+        pod: &Pod,
+        now: Moment,
+        env: &Env,
+        needs: &Needs,
+    ) -> (Life, Vec<Told>) {
         let delays = &self.nodes.inner.config.delays;
         let mut lives = self.lives.lock();
-        let find = || Life::find(pod, now, cx.env(), delays);
+        let find = || Life::find(pod, now, env, delays);
         let life = lives.entry(key.clone()).or_insert_with(find);
         if Some(&life.uid) != pod.metadata.uid.as_ref() {
             self.release(&std::mem::replace(life, find()));
         }
-        let obstacle = if life.is_before_start() { self.obstacle(key, pod, cx) } else { None };
-        let told = life.advance(pod, obstacle.as_ref(), now, cx.env(), delays);
+        let obstacle = if life.is_before_start() { self.obstacle(key, pod, needs) } else { None };
+        let told = life.advance(pod, obstacle.as_ref(), now, env, delays);
         if !matches!(life.stage, Stage::Blocked(_)) {
             self.waiting.set(key, None);
         }
@@ -134,11 +149,9 @@ impl Kubelet {
     }
 
     /// What a pod needs and does not have. It is woken when that has changed.
-    fn obstacle(&self, key: &ObjectKey, pod: &Pod, cx: &Context) -> Option<Obstacle> {
+    fn obstacle(&self, key: &ObjectKey, pod: &Pod, needs: &Needs) -> Option<Obstacle> {
         let namespace = key.namespace().unwrap_or_default();
-        let (maps, secrets) =
-            (cx.lister::<PartialObjectMeta<ConfigMap>>(), cx.lister::<PartialObjectMeta<Secret>>());
-        let claims = cx.lister::<PersistentVolumeClaim>();
+        let Needs { maps, secrets, claims } = needs;
         let why_not = |kind: Need, name: &str| {
             let is_there = match kind {
                 Need::ConfigMap => maps.namespace(namespace).get(name).is_some(),

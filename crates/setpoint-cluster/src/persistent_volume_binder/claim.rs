@@ -7,7 +7,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
-use setpoint::{Action, Context, Event, ObjectKey, ReconcileError, patch_status};
+use setpoint::{Action, Context, Event, Lister, ObjectKey, ReconcileError, patch_status};
 
 use super::matching::{best, is_for, mismatch};
 use super::{
@@ -16,10 +16,17 @@ use super::{
 use crate::{caches, failure};
 
 pub(super) async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(claim) = cx.lister::<PersistentVolumeClaim>().get(&key) else { return Ok(Action::done()) };
+    let Some(claim) = cx.lister::<PersistentVolumeClaim>()?.get(&key) else { return Ok(Action::done()) };
     let claims: Api<PersistentVolumeClaim> =
         Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
-    let work = Work { cx: &cx, claim: &claim, claims };
+    let work = Work {
+        cx: &cx,
+        claim: &claim,
+        claims,
+        volumes: cx.lister()?,
+        classes: cx.lister()?,
+        pods: cx.lister()?,
+    };
     let done = if is_bound(&claim) { work.keep().await } else { work.bind().await };
     match done {
         Err(error) if failure::is_not_found(&error) => Ok(Action::done()),
@@ -31,6 +38,9 @@ pub(super) struct Work<'a> {
     pub(super) cx: &'a Context,
     pub(super) claim: &'a Arc<PersistentVolumeClaim>,
     claims: Api<PersistentVolumeClaim>,
+    volumes: Lister<PersistentVolume>,
+    classes: Lister<StorageClass>,
+    pods: Lister<Pod>,
 }
 
 impl Work<'_> {
@@ -66,9 +76,8 @@ impl Work<'_> {
         if self.claim.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
-        let volumes = self.cx.lister::<PersistentVolume>();
         if let Some(name) = self.volume_name() {
-            return match volumes.get(&ObjectKey::cluster(name)) {
+            return match self.volumes.get(&ObjectKey::cluster(name)) {
                 Some(volume) => self.bind_named(&volume).await,
                 None => self.set_phase("Pending").await,
             };
@@ -76,7 +85,7 @@ impl Work<'_> {
         let Some(class) = class_of(self.claim) else {
             return self.wait_for_class().await;
         };
-        let class = self.cx.lister::<StorageClass>().get(&ObjectKey::cluster(class));
+        let class = self.classes.get(&ObjectKey::cluster(class));
         let waits = class
             .as_ref()
             .is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"));
@@ -126,7 +135,7 @@ impl Work<'_> {
 
     /// A claim without a class gets the default one, also if that comes later.
     async fn wait_for_class(&self) -> Result<(), kube::Error> {
-        let classes = self.cx.lister::<StorageClass>().list();
+        let classes = self.classes.list();
         let is_default = |class: &&Arc<StorageClass>| {
             class.annotations().get(DEFAULT_CLASS).is_some_and(|value| value == "true")
         };
@@ -149,9 +158,8 @@ impl Work<'_> {
 
     /// The volumes that are for this claim, and those of a class that are for none.
     fn candidates(&self, class: &str) -> Vec<Arc<PersistentVolume>> {
-        let volumes = self.cx.lister::<PersistentVolume>();
         let claim = caches::claim_value(&self.claim.namespace().unwrap_or_default(), &self.claim.name_any());
-        let found = |value: &str| volumes.by_index(caches::BY_CLAIM_OR_CLASS, value).unwrap_or_default();
+        let found = |value: &str| self.volumes.by_index(caches::BY_CLAIM_OR_CLASS, value).unwrap_or_default();
         let mut candidates = found(&claim);
         candidates.extend(found(&caches::free_of_class(class)));
         candidates
@@ -160,7 +168,7 @@ impl Work<'_> {
     /// The node of a pod that uses the claim.
     fn node_of_consumer(&self) -> Option<String> {
         let claim = caches::claim_value(&self.claim.namespace().unwrap_or_default(), &self.claim.name_any());
-        let pods = self.cx.lister::<Pod>().by_index(caches::BY_CLAIM, &claim).unwrap_or_default();
+        let pods = self.pods.by_index(caches::BY_CLAIM, &claim).unwrap_or_default();
         let nodes = pods.iter().map(|pod| crate::pod::node_name(pod));
         nodes.into_iter().find(|node| !node.is_empty()).map(str::to_owned)
     }
@@ -213,9 +221,7 @@ impl Work<'_> {
 
     /// Sees to a claim that is bound.
     async fn keep(&self) -> Result<(), kube::Error> {
-        let volume = self
-            .volume_name()
-            .and_then(|name| self.cx.lister::<PersistentVolume>().get(&ObjectKey::cluster(name)));
+        let volume = self.volume_name().and_then(|name| self.volumes.get(&ObjectKey::cluster(name)));
         let Some(volume) = volume else { return self.lose("ClaimLost", LOST).await };
         let spec = volume.spec.clone().unwrap_or_default();
         match &spec.claim_ref {
@@ -246,8 +252,7 @@ impl Work<'_> {
         if storage(requests) <= storage(spec.and_then(|spec| spec.capacity.as_ref())) {
             return Ok(false);
         }
-        let class = class_of(self.claim)
-            .and_then(|class| self.cx.lister::<StorageClass>().get(&ObjectKey::cluster(class)));
+        let class = class_of(self.claim).and_then(|class| self.classes.get(&ObjectKey::cluster(class)));
         if class.is_none_or(|class| class.allow_volume_expansion != Some(true)) {
             return Ok(false);
         }

@@ -10,7 +10,7 @@ use crate::failure;
 use crate::time::time;
 
 pub(super) async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(volume) = cx.lister::<PersistentVolume>().get(&key) else { return Ok(Action::done()) };
+    let Some(volume) = cx.lister::<PersistentVolume>()?.get(&key) else { return Ok(Action::done()) };
     let volumes: Api<PersistentVolume> = Api::all(cx.client());
     let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     let Some(reference) =
@@ -21,7 +21,7 @@ pub(super) async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, Rec
     };
     let (namespace, name) =
         (reference.namespace.as_deref().unwrap_or_default(), reference.name.as_deref().unwrap_or_default());
-    let claim = cx.lister::<PersistentVolumeClaim>().namespace(namespace).get(name);
+    let claim = cx.lister::<PersistentVolumeClaim>()?.namespace(namespace).get(name);
     let is_there = claim.is_some_and(|claim| claim.metadata.uid == reference.uid);
     if is_there {
         set_phase(&cx, &volumes, &volume, "Bound").await?;

@@ -56,8 +56,7 @@ impl Run<'_> {
     }
 
     fn known_claim(&self, name: &str) -> Option<Arc<PersistentVolumeClaim>> {
-        let claims = self.cx.lister::<PersistentVolumeClaim>();
-        claims.namespace(&self.set.namespace().unwrap_or_default()).get(name)
+        self.claims.namespace(&self.set.namespace().unwrap_or_default()).get(name)
     }
 
     /// The claims of a pod that are there.

@@ -20,7 +20,7 @@ pub(crate) const BROKEN: &str = "test/broken";
 pub(crate) const EXIT_CODE: &str = "test/exit-code";
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(pod) = cx.lister::<Pod>().get(&key) else { return Ok(Action::done()) };
+    let Some(pod) = cx.lister::<Pod>()?.get(&key) else { return Ok(Action::done()) };
     let pods: Api<Pod> = Api::namespaced(cx.client(), key.namespace().unwrap());
     let now = cx.env().now();
     let due = |since: jiff::Timestamp| {
@@ -71,6 +71,6 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
 /// Runs it, around the faults.
 pub(crate) fn run(world: &World) -> Task<()> {
     let runtime = Runtime::with(world.direct(), world.env().clone(), Metrics::default());
-    let controller = Controller::<Pod>::new("kubelet", reconcile).workers(50);
+    let controller = Controller::of::<Pod>(.., "kubelet", reconcile).workers(50);
     world.env().spawn(async move { controller.run(&runtime).await.unwrap() })
 }

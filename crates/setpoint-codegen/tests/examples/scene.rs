@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt};
-use setpoint::controller::{Controller, ControllerError, Runtime, Watchable};
+use setpoint::controller::{Controller, ControllerError, Runtime};
 use setpoint::{Metrics, ReflectorConfig};
 use setpoint_apiserver::User;
 use setpoint_env::Task;
@@ -59,7 +59,7 @@ impl Scene {
         ReflectorConfig { streaming: self.streams, ..ReflectorConfig::default() }
     }
 
-    pub(crate) fn start<K: Watchable>(&self, controller: Controller<K>) -> Task<Result<(), ControllerError>> {
+    pub(crate) fn start(&self, controller: Controller) -> Task<Result<(), ControllerError>> {
         let env = self.world.env().clone();
         let config = self.reflectors();
         let runtime = Runtime::with(self.client.clone(), env.clone(), Metrics::default());

@@ -15,7 +15,7 @@ use crate::browser::Browser;
 
 /// Writes into its object at each reconcile, which causes the next one.
 async fn stamp(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    if cx.lister::<ConfigMap>().get(&key).is_some_and(|map| map.data.is_some()) {
+    if cx.lister::<ConfigMap>()?.get(&key).is_some_and(|map| map.data.is_some()) {
         let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
         let last = json!({"data": {"last": cx.reconcile_id().to_string()}});
         let params = PatchParams { field_manager: Some("stamper".into()), ..PatchParams::default() };
@@ -34,7 +34,7 @@ async fn a_manager_shows_its_loop_names_what_is_wrong_and_stops_in_time() {
     // The port of a manager's page cannot be asked for, so it is chosen here.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let manager = Manager::new(server.client())
-        .controller(Controller::<ConfigMap>::new("stamp", stamp).workers(3))
+        .controller(Controller::of::<ConfigMap>(.., "stamp", stamp).workers(3))
         .dashboard(DashboardConfig::default().listen(free));
     let shutdown = manager.shutdown().clone();
     let running = Env::system().spawn(manager.run());

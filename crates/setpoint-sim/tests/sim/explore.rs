@@ -20,7 +20,7 @@ fn map(value: &str) -> ConfigMap {
 
 /// Every ConfigMap with data has a Secret with the same.
 async fn copy(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+    let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
     let Some(data) = map.data.as_ref().filter(|data| data.contains_key("key")) else {
         return Ok(Action::done());
     };
@@ -29,14 +29,14 @@ async fn copy(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
             "annotations": data},
     }))?;
     let secrets: Api<Secret> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
-    ensure(&secrets, cx.lister::<Secret>().get(&key).as_deref(), &wanted).await?;
+    ensure(&secrets, cx.lister::<Secret>()?.get(&key).as_deref(), &wanted).await?;
     Ok(Action::done())
 }
 
 pub(crate) fn scenario(_: &World) -> Scenario {
     Scenario::new()
         .controller("copy", |seat| {
-            let controller = Controller::<ConfigMap>::new("copy", copy).owns::<Secret>();
+            let controller = Controller::of::<ConfigMap>(.., "copy", copy).owns::<Secret>(..);
             Manager::with(seat.runtime()).controller(controller).run()
         })
         .apply(&map("a"))
@@ -65,7 +65,7 @@ fn replicas(_: &World) -> Scenario {
         scenario.controller(name, |seat| {
             let mut lease = LeaseConfig::new("default", "copy");
             lease.identity = seat.identity();
-            let controller = Controller::<ConfigMap>::new("copy", copy).owns::<Secret>();
+            let controller = Controller::of::<ConfigMap>(.., "copy", copy).owns::<Secret>(..);
             Manager::with(seat.runtime()).leader_election(lease).controller(controller).run()
         })
     };
@@ -105,9 +105,9 @@ fn an_object_that_is_made_anew_is_what_its_user_applied() {
 #[test]
 fn a_child_that_is_made_anew_is_what_its_controller_created() {
     async fn make(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-        let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+        let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
         if map.data.as_ref().is_none_or(|data| !data.contains_key("key"))
-            || cx.lister::<Job>().get(&key).is_some()
+            || cx.lister::<Job>()?.get(&key).is_some()
         {
             return Ok(Action::done());
         }
@@ -120,7 +120,7 @@ fn a_child_that_is_made_anew_is_what_its_controller_created() {
     let scenario = |_: &World| {
         Scenario::new()
             .controller("make", |seat| {
-                let controller = Controller::<ConfigMap>::new("make", make).owns::<Job>();
+                let controller = Controller::of::<ConfigMap>(.., "make", make).owns::<Job>(..);
                 Manager::with(seat.runtime()).controller(controller).run()
             })
             .apply(&map("a"))
@@ -141,9 +141,9 @@ fn what_is_found_does_not_depend_on_threads() {
 
 /// A controller that makes two Secrets, and looks for the first one alone.
 async fn make_two(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+    let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
     if map.data.as_ref().is_none_or(|data| !data.contains_key("key"))
-        || cx.lister::<Secret>().get(&key).is_some()
+        || cx.lister::<Secret>()?.get(&key).is_some()
     {
         return Ok(Action::done());
     }
@@ -160,7 +160,7 @@ async fn make_two(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError>
 fn once(_: &World) -> Scenario {
     Scenario::new()
         .controller("once", |seat| {
-            let controller = Controller::<ConfigMap>::new("once", make_two).owns::<Secret>();
+            let controller = Controller::of::<ConfigMap>(.., "once", make_two).owns::<Secret>(..);
             Manager::with(seat.runtime()).controller(controller).run()
         })
         .apply(&map("a"))
@@ -226,7 +226,9 @@ fn a_panic_is_found_also_where_it_is_caught() {
     let exploration = Explorer::new("panics", |_: &World| {
         Scenario::new()
             .controller("panics", |seat| {
-                Manager::with(seat.runtime()).controller(Controller::<ConfigMap>::new("panics", panics)).run()
+                Manager::with(seat.runtime())
+                    .controller(Controller::of::<ConfigMap>(.., "panics", panics))
+                    .run()
             })
             .apply(&map("a"))
     })

@@ -34,18 +34,18 @@ impl Witness for () {}
 struct State(Arc<dyn Witness>);
 
 /// The controller. Its retries do not take longer than 5 seconds.
-pub(crate) fn controller(witness: Arc<dyn Witness>) -> Controller<ConfigMap> {
+pub(crate) fn controller(witness: Arc<dyn Witness>) -> Controller {
     let (base, most) = (Duration::from_millis(20), Duration::from_secs(5));
-    Controller::<ConfigMap>::new("swarm", reconcile)
-        .owns::<Secret>()
+    Controller::of::<ConfigMap>(.., "swarm", reconcile)
+        .owns::<Secret>(..)
         .workers(2)
         .rate_limiter(ItemExponential::new(base, most))
         .state(State(witness))
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    cx.state::<State>().0.reads(&key, &cx);
-    let Some(parent) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+    cx.state::<State>()?.0.reads(&key, &cx);
+    let Some(parent) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
     if !parent.labels().contains_key(LABEL) {
         return Ok(Action::done());
     }
@@ -64,7 +64,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
 /// One child of the right size, or none.
 async fn apply(key: &ObjectKey, cx: &Context, parent: &ConfigMap) -> Result<Action, ReconcileError> {
     let children = children_of(cx, parent);
-    let time = cx.state::<State>().0.thinks(key);
+    let time = cx.state::<State>()?.0.thinks(key);
     if !time.is_zero() {
         tokio::time::sleep(time).await;
     }
@@ -102,7 +102,7 @@ fn child_of(parent: &ConfigMap, size: &str) -> Result<Secret, serde_json::Error>
 
 /// The children that the cache has.
 fn children_of(cx: &Context, parent: &ConfigMap) -> Vec<Arc<Secret>> {
-    let mut children = cx.lister::<Secret>().list();
+    let mut children = cx.lister::<Secret>().expect("it owns Secrets").list();
     children.retain(|child| {
         child.owner_references().iter().any(|owner| Some(&owner.uid) == parent.uid().as_ref())
     });

@@ -222,7 +222,9 @@ impl Judge {
 
     /// A reconcile of a replica reads its caches: they must show what replicas have written of this parent.
     fn reads(&self, who: &str, key: &ObjectKey, cx: &Context) {
-        let (maps, secrets) = (cx.lister::<ConfigMap>(), cx.lister::<Secret>());
+        let (Ok(maps), Ok(secrets)) = (cx.lister::<ConfigMap>(), cx.lister::<Secret>()) else {
+            panic!("it watches both");
+        };
         let at = (maps.watermark(&Scope::Cluster), secrets.watermark(&Scope::Cluster));
         let uid = |object: &kube::api::ObjectMeta| object.uid.clone().unwrap_or_default();
         let mut cached: Vec<String> = maps.list().iter().map(|map| uid(&map.metadata)).collect();

@@ -3,29 +3,54 @@
 use std::fmt;
 use std::time::Duration;
 
+use setpoint_env::Env;
+
 /// What shall happen with the key next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[doc(alias = "Result")]
 pub struct Action {
     requeue_after: Option<Duration>,
+    jitter: Duration,
 }
 
 impl Action {
     /// Nothing, until something changes.
     #[doc(alias = "await_change")]
     pub fn done() -> Action {
-        Action { requeue_after: None }
+        Action { requeue_after: None, jitter: Duration::ZERO }
     }
 
     /// Reconcile again after this time, or earlier if something changes.
     #[doc(alias = "requeue")]
     pub fn requeue_after(delay: Duration) -> Action {
-        Action { requeue_after: Some(delay) }
+        Action { requeue_after: Some(delay), jitter: Duration::ZERO }
     }
 
-    pub(crate) fn delay(self) -> Option<Duration> {
+    /// The same, up to `jitter` later: so that keys that were reconciled together do not come together for ever.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use setpoint::Action;
+    ///
+    /// let hourly = Action::requeue_after(Duration::from_secs(3600)).with_jitter(Duration::from_secs(300));
+    /// assert_eq!(hourly.delay(), Some(Duration::from_secs(3600)));
+    /// ```
+    pub fn with_jitter(mut self, jitter: Duration) -> Action {
+        self.jitter = jitter;
+        self
+    }
+
+    /// After which time the key comes again at the earliest, if it shall.
+    pub fn delay(&self) -> Option<Duration> {
         self.requeue_after
+    }
+
+    /// A time at random within the jitter.
+    pub(crate) fn pick_delay(&self, env: &Env) -> Option<Duration> {
+        let most = u64::try_from(self.jitter.as_nanos()).unwrap_or(u64::MAX);
+        let more = if most == 0 { 0 } else { env.random_range(0..=most) };
+        self.requeue_after.map(|delay| delay.saturating_add(Duration::from_nanos(more)))
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use parking_lot::RwLock;
 
+use super::Key;
 use super::differences::differences;
 use super::live::Live;
 use super::writes::{Outcome, Unknown, Write};
@@ -13,6 +13,7 @@ use crate::facts::FieldChange;
 use crate::informer::{Applied, Observer};
 use crate::mutants::{Promise, is_kept};
 use crate::reflector::Target;
+use crate::watch::Watchable;
 use crate::workqueue::{Named, Until};
 use crate::{Lister, Object, ObjectKey, ResourceVersion, Scope, SharedInformer, WorkQueue};
 
@@ -55,6 +56,38 @@ pub(super) trait Cache: Send + Sync {
 
     /// Lets the queue know what is gone already: it was perhaps gone before the key was held.
     fn settle(&self, until: &[Until]);
+
+    /// Nobody watches it here any more: no key is held for it, and none will be.
+    fn release(&self);
+}
+
+/// The caches that a controller reads from now: watches come and go.
+#[derive(Default)]
+pub(super) struct Caches(RwLock<Arc<Vec<Arc<dyn Cache>>>>);
+
+impl Caches {
+    /// Those that there are now.
+    pub(super) fn now(&self) -> Arc<Vec<Arc<dyn Cache>>> {
+        self.0.read().clone()
+    }
+
+    /// Adds one; says whether it was not there.
+    pub(super) fn add(&self, cache: &Arc<dyn Cache>) -> bool {
+        let mut caches = self.0.write();
+        let is_new = !caches.iter().any(|other| Arc::ptr_eq(other, cache));
+        if is_new {
+            Arc::make_mut(&mut caches).push(cache.clone());
+        }
+        is_new
+    }
+
+    /// Removes one; says whether it was there.
+    pub(super) fn remove(&self, cache: &Arc<dyn Cache>) -> bool {
+        let mut caches = self.0.write();
+        let before = caches.len();
+        Arc::make_mut(&mut caches).retain(|other| !Arc::ptr_eq(other, cache));
+        caches.len() < before
+    }
 }
 
 /// An object as a cache had it when a write was sent.
@@ -68,37 +101,31 @@ pub(super) struct Before {
 type CompareFn = Box<dyn FnOnce(&[u8]) -> Option<Vec<FieldChange>> + Send>;
 
 /// A cache, and its places among the sources of a controller's queue: one for each scope.
-pub(super) struct Watched<T: Object> {
+pub(super) struct Watched<T: Object, Q> {
     informer: SharedInformer<T>,
-    places: Arc<Places<T>>,
+    places: Arc<Places<T, Q>>,
 }
 
 /// Releases held keys as the cache moves. It has no hold on the informer, which must be able to end without it.
-struct Places<T> {
+struct Places<T, Q> {
     lister: Lister<T>,
     scopes: Vec<Scope>,
     /// The number of the first scope.
     first: u32,
-    queue: WorkQueue<ObjectKey>,
+    queue: WorkQueue<Q>,
 }
 
-impl<T: Object> Watched<T> {
-    /// `first` is the number of the first source that is free; it is one further on for each scope.
-    pub(super) fn new(
-        informer: SharedInformer<T>,
-        queue: WorkQueue<ObjectKey>,
-        first: &mut u32,
-    ) -> Watched<T> {
+impl<T: Object, Q: Key> Watched<T, Q> {
+    /// `first` is the number of the first scope as a source of the queue.
+    pub(super) fn new(informer: SharedInformer<T>, queue: WorkQueue<Q>, first: u32) -> Watched<T, Q> {
         let scopes: Vec<Scope> = informer.scopes().cloned().collect();
-        let places = Places { lister: informer.lister(), scopes, first: *first, queue };
-        *first += places.scopes.len() as u32;
-        let places = Arc::new(places);
+        let places = Arc::new(Places { lister: informer.lister(), scopes, first, queue });
         informer.observe(&places);
         Watched { informer, places }
     }
 }
 
-impl<T: Object> Places<T> {
+impl<T: Object, Q> Places<T, Q> {
     fn place_of(&self, key: &ObjectKey) -> Option<(u32, &Scope)> {
         (self.first..).zip(&self.scopes).find(|(_, scope)| scope.contains(key))
     }
@@ -136,7 +163,7 @@ impl<T: Object> Places<T> {
     }
 }
 
-impl<T: Object> Observer<T> for Places<T> {
+impl<T: Object, Q: Key> Observer<T> for Places<T, Q> {
     fn applied(&self, batch: &Applied<'_, T>) {
         let Some((source, _)) = (self.first..).zip(&self.scopes).find(|(_, scope)| *scope == batch.scope)
         else {
@@ -162,7 +189,7 @@ fn named(key: &ObjectKey, uid: &str) -> Named {
     Named { name: key.to_string().into(), uid: uid.into() }
 }
 
-impl<T: Object + Serialize + DeserializeOwned> Cache for Watched<T> {
+impl<T: Watchable, Q: Key> Cache for Watched<T, Q> {
     fn resource(&self) -> &str {
         self.informer.name()
     }
@@ -252,11 +279,19 @@ impl<T: Object + Serialize + DeserializeOwned> Cache for Watched<T> {
             }
         }
     }
+
+    fn release(&self) {
+        for (source, _) in (self.places.first..).zip(&self.places.scopes) {
+            // It stays so until the number is another cache's: who is to be held for it from now on is not.
+            self.places.queue.advance(source, Some(u128::MAX), false);
+            self.places.queue.gone(source, &self.places.queue.awaited(source));
+        }
+    }
 }
 
 /// What to wait for until `caches` show what is known of `writes`; and those writes of which nothing is known.
 pub(super) fn until_seen(
-    caches: &[Box<dyn Cache>],
+    caches: &[Arc<dyn Cache>],
     writes: Vec<Write>,
 ) -> (Vec<Until>, Vec<(String, Unknown)>) {
     let (mut untils, mut unknown) = (Vec::new(), Vec::new());
@@ -288,7 +323,7 @@ pub(super) fn until_seen(
 
 /// The caches of a resource.
 pub(super) fn concerned<'a>(
-    caches: &'a [Box<dyn Cache>],
+    caches: &'a [Arc<dyn Cache>],
     resource: &str,
 ) -> impl Iterator<Item = &'a dyn Cache> {
     caches.iter().map(|cache| &**cache).filter(move |cache| cache.resource() == resource)

@@ -1,14 +1,16 @@
 //! What a reconcile has at hand.
 
-use std::any::{Any, TypeId, type_name};
-use std::collections::BTreeMap;
+use std::any::{Any, type_name};
 use std::sync::Arc;
 
 use kube::Client;
 use setpoint_env::Env;
 use tokio_util::sync::CancellationToken;
 
+use super::listers::{ListerError, Listers};
+use super::watches::{WatchError, Watches};
 use crate::ensure::memory::Memory;
+use crate::watch::{Watch, Watchable};
 use crate::{Lister, Object, Reasons, Recorder};
 
 /// What a reconcile has at hand. Cheap to clone.
@@ -25,7 +27,9 @@ pub struct Context {
 pub(super) struct Shared {
     pub(super) name: String,
     pub(super) recorder: Recorder,
-    pub(super) listers: BTreeMap<TypeId, Box<dyn Any + Send + Sync>>,
+    pub(super) listers: Arc<Listers>,
+    /// [`Watches`] of the controller's keys.
+    pub(super) watches: Box<dyn Any + Send + Sync>,
     pub(super) state: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) env: Env,
     pub(super) shutdown: CancellationToken,
@@ -67,17 +71,40 @@ impl Context {
         self.id
     }
 
-    /// Reads from the cache of a kind that the controller watches.
+    /// Reads from the cache of a type that the controller watches: `lister::<Pod>()`, or `lister::<PartialObjectMeta<Pod>>()`
+    /// of one that is watched for its metadata only.
     ///
-    /// # Panics
-    /// If the controller does not watch this type: it is named in `new`, `owns`, `watches`,
-    /// `owns_metadata` or `watches_metadata` (the last two as `PartialObjectMeta<T>`).
-    pub fn lister<T: Object>(&self) -> Lister<T> {
-        let found = self.shared.listers.get(&TypeId::of::<T>());
-        let lister = found.and_then(|lister| lister.downcast_ref::<Lister<T>>());
-        lister.cloned().unwrap_or_else(|| {
-            panic!("the controller {:?} does not watch {}", self.shared.name, type_name::<T>())
-        })
+    /// An error if it watches nothing of this type; or several parts of it, in caches of their own:
+    /// [`Context::lister_of`] takes the watch.
+    pub fn lister<T: Object>(&self) -> Result<Lister<T>, ListerError> {
+        self.shared.listers.only(&self.shared.name)
+    }
+
+    /// Reads from the cache of a watch that the controller was given, or one that is equal to it.
+    ///
+    /// ```
+    /// use setpoint::k8s_openapi::api::core::v1::Pod;
+    /// use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, Watch};
+    ///
+    /// fn canaries() -> Watch<Pod> {
+    ///     Watch::new().labels("track=canary")
+    /// }
+    ///
+    /// async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    ///     println!("{} canaries", cx.lister_of(&canaries())?.len());
+    ///     Ok(Action::done())
+    /// }
+    /// # let _ =
+    /// Controller::of(Watch::<Pod>::new().labels("track=stable"), "tracks", reconcile).reads(canaries())
+    /// # ;
+    /// ```
+    pub fn lister_of<T: Watchable>(&self, watch: &Watch<T>) -> Result<Lister<T>, ListerError> {
+        self.shared.listers.of(&watch.id(), watch, &self.shared.name)
+    }
+
+    /// The controller's watches, to add to and to take from.
+    pub fn watches(&self) -> Result<Watches, WatchError> {
+        self.shared.watches.downcast_ref::<Watches>().cloned().ok_or(WatchError::Keys)
     }
 
     /// Records events about objects: `kubectl describe` shows them. It never waits.
@@ -85,15 +112,10 @@ impl Context {
         &self.shared.recorder
     }
 
-    /// What was given to [`Controller::state`](super::Controller::state).
-    ///
-    /// # Panics
-    /// If nothing of this type was given.
-    pub fn state<S: Send + Sync + 'static>(&self) -> &S {
+    /// What was given to [`Controller::state`](super::Controller::state). An error if nothing of this type was.
+    pub fn state<S: Send + Sync + 'static>(&self) -> Result<&S, StateError> {
         let state = self.shared.state.as_deref().and_then(|state| state.downcast_ref());
-        state.unwrap_or_else(|| {
-            panic!("the controller {:?} has no state of the type {}", self.shared.name, type_name::<S>())
-        })
+        state.ok_or_else(|| StateError { controller: self.shared.name.clone(), state: type_name::<S>() })
     }
 
     /// Time and randomness, so that a reconcile can be replayed.
@@ -110,6 +132,16 @@ impl Context {
     pub fn controller(&self) -> &str {
         &self.shared.name
     }
+}
+
+/// The controller was not given this state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the controller {controller:?} has no state of the type {state}: give it with `Controller::state`")]
+pub struct StateError {
+    /// The controller.
+    pub controller: String,
+    /// The type that was asked for.
+    pub state: &'static str,
 }
 
 impl std::fmt::Debug for Context {

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::{Cause, ObjectKey, Reason, WorkQueue};
+use super::Key;
+use crate::{Cause, Reason, WorkQueue};
 
 /// How many keys of what went away a standby keeps. The oldest go first: whoever leads has most likely seen to them.
 const DEPARTED: usize = 10_000;
@@ -18,23 +20,34 @@ const DEPARTED: usize = 10_000;
 /// While the controller works, keys go to the queue. While it does not, since its caches are not synced or another
 /// replica leads, they go nowhere: when it begins, it queues what its caches have. Only what they will not have then is
 /// kept, up to a bound: the keys of what was deleted.
-pub(super) struct Intake {
-    queue: WorkQueue<ObjectKey>,
+pub(super) struct Intake<Q> {
+    queue: WorkQueue<Q>,
     is_open: watch::Sender<bool>,
-    departed: Mutex<Departed>,
+    departed: Mutex<Departed<Q>>,
+    /// How long the first change waits for others.
+    debounce: Duration,
 }
 
 /// Keys that no cache has any more, in the order in which they went.
-#[derive(Default)]
-struct Departed {
-    order: VecDeque<ObjectKey>,
-    keys: BTreeSet<ObjectKey>,
+struct Departed<Q> {
+    order: VecDeque<Q>,
+    keys: BTreeSet<Q>,
     forgotten: u64,
 }
 
-impl Intake {
-    pub(super) fn new(queue: WorkQueue<ObjectKey>) -> Intake {
-        Intake { queue, is_open: watch::Sender::new(false), departed: Mutex::default() }
+impl<Q> Default for Departed<Q> {
+    fn default() -> Departed<Q> {
+        Departed { order: VecDeque::new(), keys: BTreeSet::new(), forgotten: 0 }
+    }
+}
+
+impl<Q: Key> Intake<Q> {
+    pub(super) fn new(queue: WorkQueue<Q>, debounce: Duration) -> Intake<Q> {
+        Intake { queue, is_open: watch::Sender::new(false), departed: Mutex::default(), debounce }
+    }
+
+    fn queue(&self, priority: i32, key: Q, reason: Reason) {
+        self.queue.at_priority(priority).add_after_because(key, self.debounce, reason);
     }
 
     fn is_open(&self) -> bool {
@@ -42,14 +55,14 @@ impl Intake {
     }
 
     /// Something that is in a cache concerns this key.
-    pub(super) fn add(&self, priority: i32, key: ObjectKey, reason: impl FnOnce() -> Reason) {
+    pub(super) fn add(&self, priority: i32, key: Q, reason: impl FnOnce() -> Reason) {
         if self.is_open() {
-            self.queue.at_priority(priority).add_because(key, reason());
+            self.queue(priority, key, reason());
         }
     }
 
     /// Something concerned this key, and is in no cache any more.
-    pub(super) fn add_departed(&self, key: ObjectKey, reason: impl FnOnce() -> Reason) {
+    pub(super) fn add_departed(&self, key: Q, reason: impl FnOnce() -> Reason) {
         if !self.is_open() {
             let mut departed = self.departed.lock();
             // It opens under this lock.
@@ -57,11 +70,11 @@ impl Intake {
                 return departed.add(key);
             }
         }
-        self.queue.add_because(key, reason());
+        self.queue(0, key, reason());
     }
 
     /// Lets keys in, until the guard is dropped. What went away since it was closed is queued now.
-    pub(super) fn open(self: &Arc<Intake>, name: &str) -> Open {
+    pub(super) fn open(self: &Arc<Intake<Q>>, name: &str) -> Open<Q> {
         let mut departed = self.departed.lock();
         self.is_open.send_replace(true);
         let Departed { order, forgotten, .. } = std::mem::take(&mut *departed);
@@ -79,7 +92,7 @@ impl Intake {
     }
 
     /// Queues what a stream gives. While it is closed the stream is not asked: whoever feeds it is held back.
-    pub(super) async fn feed(self: Arc<Intake>, mut keys: BoxStream<'static, ObjectKey>) {
+    pub(super) async fn feed(self: Arc<Intake<Q>>, mut keys: BoxStream<'static, Q>) {
         let mut is_open = self.is_open.subscribe();
         loop {
             // The sender is ours.
@@ -89,7 +102,7 @@ impl Intake {
             tokio::select! {
                 biased;
                 key = keys.next() => match key {
-                    Some(key) => self.queue.add_because(key, Reason::new(Cause::Trigger)),
+                    Some(key) => self.queue(0, key, Reason::new(Cause::Trigger)),
                     None => return,
                 },
                 _ = is_open.wait_for(|is_open| !*is_open) => {}
@@ -99,16 +112,16 @@ impl Intake {
 }
 
 /// As long as it lives, keys come in.
-pub(super) struct Open(Arc<Intake>);
+pub(super) struct Open<Q>(Arc<Intake<Q>>);
 
-impl Drop for Open {
+impl<Q> Drop for Open<Q> {
     fn drop(&mut self) {
         self.0.is_open.send_replace(false);
     }
 }
 
-impl Departed {
-    fn add(&mut self, key: ObjectKey) {
+impl<Q: Key> Departed<Q> {
+    fn add(&mut self, key: Q) {
         if !self.keys.insert(key.clone()) {
             return;
         }
@@ -125,11 +138,12 @@ impl Departed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ObjectKey;
 
     #[tokio::test]
     async fn a_standby_keeps_the_last_keys_that_went_and_no_more_than_its_bound() {
         let queue = WorkQueue::new();
-        let intake = Arc::new(Intake::new(queue.clone()));
+        let intake = Arc::new(Intake::new(queue.clone(), Duration::ZERO));
         for n in 0..DEPARTED + 5 {
             intake.add(0, ObjectKey::cluster("there"), || Reason::new(Cause::Added));
             intake.add_departed(ObjectKey::cluster(&n.to_string()), || Reason::new(Cause::Deleted));

@@ -8,6 +8,7 @@
 //! A write that the server commits only after it was asked is not found. Nobody could: the server does not know of it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -54,7 +55,7 @@ enum Unanswered {
 /// What to wait for until each cache shows what became of writes whose answers were lost. Asks until the server answers:
 /// the wait as a whole is bounded by whoever waits.
 pub(super) async fn until_known(
-    caches: &[Box<dyn Cache>],
+    caches: &[Arc<dyn Cache>],
     client: &Client,
     unknown: &[(String, Unknown)],
 ) -> Vec<Until> {

@@ -12,7 +12,7 @@ use crate::{Cause, Metrics, Reasons};
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Ending {
     Success,
     RequeueAfter,
     Error,
@@ -28,6 +28,7 @@ pub(super) struct ControllerMetrics {
     errors: Counter,
     terminal: Counter,
     panics: Counter,
+    timeouts: Counter,
     time: Histogram,
     active: Gauge,
     catch_up: Histogram,
@@ -72,6 +73,7 @@ impl ControllerMetrics {
             errors: count(names::RECONCILE_ERRORS),
             terminal: count(names::TERMINAL_ERRORS),
             panics: count(names::RECONCILE_PANICS),
+            timeouts: count(names::RECONCILE_TIMEOUTS),
             time: metrics.histogram(names::RECONCILE_TIME, &[controller]),
             active: metrics.gauge(names::ACTIVE_WORKERS, &[controller]),
             catch_up: metrics.histogram(names::CATCH_UP, &[controller]),
@@ -91,18 +93,18 @@ impl ControllerMetrics {
         Running(self.active.clone())
     }
 
-    pub(super) fn finished(&self, outcome: Outcome, time: Duration) {
+    pub(super) fn finished(&self, ending: Ending, time: Duration) {
         self.time.observe(time);
-        let counter = match outcome {
-            Outcome::Success => &self.success,
-            Outcome::RequeueAfter => &self.requeue_after,
-            Outcome::Error | Outcome::TerminalError => {
+        let counter = match ending {
+            Ending::Success => &self.success,
+            Ending::RequeueAfter => &self.requeue_after,
+            Ending::Error | Ending::TerminalError => {
                 self.errors.inc();
                 &self.error
             }
         };
         counter.inc();
-        if outcome == Outcome::TerminalError {
+        if ending == Ending::TerminalError {
             self.terminal.inc();
         }
     }
@@ -119,6 +121,10 @@ impl ControllerMetrics {
 
     pub(super) fn unchanged_write(&self) {
         self.unchanged_writes.inc();
+    }
+
+    pub(super) fn timed_out(&self) {
+        self.timeouts.inc();
     }
 
     pub(super) fn panicked(&self) {

@@ -1,19 +1,20 @@
 //! A controller that is ready to work: for as long as the program runs, or for each term of a leader.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use kube::Client;
 use setpoint_env::{Env, Later, Task};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::caches::Cache;
 use super::intake::Intake;
-use super::live;
-use super::source::Replay;
+use super::sources::Sources;
 use super::worker::{self, Work};
+use super::{Key, live};
 use crate::Cause;
 use crate::facts::{LoopEvent, WorkState};
 use crate::leader_election::Fence;
@@ -25,14 +26,40 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(5);
 /// How often a wait for old caches is logged, at most.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A controller whose caches have synced.
-pub(crate) struct Prepared {
-    pub(super) work: Arc<Work>,
-    pub(super) intake: Arc<Intake>,
-    pub(super) replays: Vec<Box<dyn Replay>>,
+/// A controller whose caches have synced, whatever its keys are.
+pub(crate) struct Prepared(Box<dyn Works>);
+
+impl Prepared {
+    pub(super) fn new<Q: Key>(ready: Ready<Q>) -> Prepared {
+        Prepared(Box::new(ready))
+    }
+
+    /// Works until the shift ends; then finishes what is in work, and leaves what is queued. Says whether all of it
+    /// was finished. Dropped earlier, it stops where it stands, and can be called again: for each term of a leader.
+    pub(crate) async fn work(&self, shift: Shift) -> bool {
+        self.0.work(shift).await
+    }
+}
+
+trait Works: Send + Sync {
+    fn work(&self, shift: Shift) -> BoxFuture<'_, bool>;
+}
+
+impl<Q: Key> Works for Ready<Q> {
+    fn work(&self, shift: Shift) -> BoxFuture<'_, bool> {
+        Box::pin(Ready::work(self, shift))
+    }
+}
+
+/// The same with its keys.
+pub(super) struct Ready<Q> {
+    pub(super) work: Arc<Work<Q>>,
+    pub(super) intake: Arc<Intake<Q>>,
+    pub(super) sources: Arc<Sources<Q>>,
     pub(super) env: Env,
     pub(super) _triggers: Vec<Task<()>>,
-    pub(super) _registrations: Vec<crate::Registration>,
+    /// While it is there, whoever adds watches finds the sources.
+    pub(super) _running: watch::Sender<Weak<Sources<Q>>>,
 }
 
 /// One time of work.
@@ -49,10 +76,8 @@ pub(crate) struct Shift {
     pub(crate) grace: Option<Duration>,
 }
 
-impl Prepared {
-    /// Works until the shift ends; then finishes what is in work, and leaves what is queued. Says whether all of it
-    /// was finished. Dropped earlier, it stops where it stands, and can be called again: for each term of a leader.
-    pub(crate) async fn work(&self, shift: Shift) -> bool {
+impl<Q: Key> Ready<Q> {
+    async fn work(&self, shift: Shift) -> bool {
         let Shift { client, fence, ending, is_term, grace } = shift;
         let _told = Told(&self.work);
         if is_term && !is_kept(Promise::Terms) {
@@ -92,7 +117,8 @@ impl Prepared {
     /// Waits until every cache is at least as new as what the server has now.
     async fn catch_up(&self, client: &Client) {
         let has_begun = |cache: &dyn Cache| is_kept(Promise::CacheSync) || cache.sync_state().is_ok();
-        let caches = self.work.caches.iter().filter(|cache| has_begun(&***cache));
+        let now = self.work.caches.now();
+        let caches = now.iter().filter(|cache| has_begun(&***cache));
         let all = join_all(caches.map(|cache| live::catch_up(&**cache, client)));
         let mut all = std::pin::pin!(all);
         while tokio::time::timeout(self.work.catch_up_limit.max(SECOND), &mut all).await.is_err() {
@@ -103,24 +129,23 @@ impl Prepared {
 
     /// Queues what the caches have: whoever worked before may have left it, and a standby keeps nothing.
     async fn replay(&self) {
-        for replay in self.replays.iter().filter(|_| is_kept(Promise::Replay)) {
-            for key in replay.keys().await {
-                self.work.queue.at_priority(LOW_PRIORITY).add_for(key, Cause::Start);
-            }
+        if is_kept(Promise::Replay) {
+            let queue = self.work.queue.at_priority(LOW_PRIORITY);
+            self.sources.replay(|key| queue.add_for(key, Cause::Start)).await;
         }
     }
 }
 
 /// However the work ends, it is told.
-struct Told<'a>(&'a Work);
+struct Told<'a, Q: Key>(&'a Work<Q>);
 
-impl Drop for Told<'_> {
+impl<Q: Key> Drop for Told<'_, Q> {
     fn drop(&mut self) {
         self.0.tell_state(WorkState::Stopped);
     }
 }
 
-impl Work {
+impl<Q: Key> Work<Q> {
     fn tell_state(&self, state: WorkState) {
         self.facts.tell(|| LoopEvent::Work { controller: self.name.clone(), state });
     }

@@ -11,14 +11,14 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::caches::{Cache, until_seen};
+use super::caches::{Caches, until_seen};
 use super::context::{Context, Shared};
 use super::detector::{Detector, Loop};
 use super::live::until_known;
-use super::metrics::{ControllerMetrics, Outcome};
+use super::metrics::{ControllerMetrics, Ending};
 use super::reconciler::AnyReconciler;
 use super::writes::{self, Notes, Unknown, Write};
-use super::{Action, ReconcileError};
+use super::{Action, Key, ReconcileError};
 use crate::facts::{
     ControllerProbe, ControllerState, Facts, Finding, LoopEvent, Name, ReconcileResult, Reconciling,
 };
@@ -31,21 +31,26 @@ use crate::{ObjectKey, Reasons, WorkQueue};
 const EVENTS: Duration = Duration::from_secs(1);
 
 /// What the workers of one controller share.
-pub(super) struct Work {
-    pub(super) queue: WorkQueue<ObjectKey>,
+pub(super) struct Work<Q> {
+    pub(super) queue: WorkQueue<Q>,
+    /// What a key is called in logs and facts.
+    pub(super) called: fn(&Q) -> ObjectKey,
     pub(super) name: Name,
     pub(super) facts: Facts,
     pub(super) detector: Detector,
-    pub(super) reconciler: Box<dyn AnyReconciler>,
-    pub(super) caches: Vec<Box<dyn Cache>>,
+    pub(super) reconciler: Box<dyn AnyReconciler<Q>>,
+    pub(super) caches: Arc<Caches>,
     pub(super) context: Arc<Shared>,
-    pub(super) time_limit: Option<Duration>,
+    pub(super) time_limit: Option<TimeLimit<Q>>,
     pub(super) catch_up_limit: Duration,
     pub(super) workers: usize,
     pub(super) metrics: ControllerMetrics,
 }
 
-impl ControllerProbe for Work {
+/// How long one reconcile of a key may take.
+pub(super) type TimeLimit<Q> = Arc<dyn Fn(&Q) -> Option<Duration> + Send + Sync>;
+
+impl<Q: Key> ControllerProbe for Work<Q> {
     fn state(&self) -> ControllerState {
         ControllerState { controller: self.name.clone(), workers: self.workers }
     }
@@ -53,8 +58,13 @@ impl ControllerProbe for Work {
 
 /// Works until `ending`, writing with `client`. A reconcile that has begun is finished; what is queued or held stays.
 /// None begins unless `fence` is open.
-pub(super) async fn run(work: Arc<Work>, client: Client, fence: Option<Fence>, ending: CancellationToken) {
-    let notes = Notes::new(work.clone());
+pub(super) async fn run<Q: Key>(
+    work: Arc<Work<Q>>,
+    client: Client,
+    fence: Option<Fence>,
+    ending: CancellationToken,
+) {
+    let notes = Notes::new(work.caches.clone(), work.facts.clone(), work.name.clone());
     let tracked = notes.client(&client, &work.context.memory);
     // Keys of which the server is being asked what they wrote.
     let mut asking: Vec<Task<()>> = Vec::new();
@@ -79,8 +89,9 @@ pub(super) async fn run(work: Arc<Work>, client: Client, fence: Option<Fence>, e
                 () = fence.opened() => continue,
             }
         }
-        let (reasons, id) = (work.begin(&mut item), work.facts.next_id());
-        notes.begin(&item, id);
+        let name = (work.called)(&item);
+        let (reasons, id) = (work.begin(&mut item, &name), work.facts.next_id());
+        notes.begin(&name, id);
         let context = Context {
             shared: work.context.clone(),
             client: tracked.clone(),
@@ -88,14 +99,14 @@ pub(super) async fn run(work: Arc<Work>, client: Client, fence: Option<Fence>, e
             reasons: Arc::new(reasons),
             id,
         };
-        reconcile(&work, &item, context).await;
+        reconcile(&work, &item, &name, context).await;
         let writes = notes.take();
-        work.end(&item, &writes);
+        work.end(&name, &writes);
         if writes.is_empty() || !is_kept(Promise::OwnWrites) {
             item.done();
             continue;
         }
-        let (until, unknown) = until_seen(&work.caches, writes);
+        let (until, unknown) = until_seen(&work.caches.now(), writes);
         if unknown.is_empty() {
             hold(&work, item, until, work.catch_up_limit);
         } else {
@@ -106,9 +117,9 @@ pub(super) async fn run(work: Arc<Work>, client: Client, fence: Option<Fence>, e
     }
 }
 
-impl Work {
+impl<Q: Key> Work<Q> {
     /// A key is queued again, for the same reasons.
-    fn put_back(&self, mut item: Item<ObjectKey>) {
+    fn put_back(&self, mut item: Item<Q>) {
         let queue = self.queue.at_priority(item.priority());
         let reasons = item.take_reasons();
         reasons.iter().for_each(|reason| queue.add_because((*item).clone(), reason));
@@ -119,10 +130,10 @@ impl Work {
     }
 
     /// A reconcile begins: says why, and whether it goes round in circles.
-    fn begin(&self, item: &mut Item<ObjectKey>) -> Reasons {
+    fn begin(&self, item: &mut Item<Q>, name: &ObjectKey) -> Reasons {
         let mut reasons = item.take_reasons();
-        if let Some(found) = self.detector.started(item, &mut reasons) {
-            self.found_loop(item, found);
+        if let Some(found) = self.detector.started(name, &mut reasons) {
+            self.found_loop(name, found);
         }
         self.metrics.reasons(&reasons);
         reasons
@@ -181,12 +192,12 @@ fn result_of(result: &Result<Action, ReconcileError>) -> ReconcileResult {
 }
 
 /// Lets the queue hold a key.
-fn hold(work: &Work, item: Item<ObjectKey>, until: Vec<Until>, limit: Duration) {
+fn hold<Q: Key>(work: &Work<Q>, item: Item<Q>, until: Vec<Until>, limit: Duration) {
     let until = newest_of_each(until);
     let has_gone = until.iter().any(|until| matches!(until, Until::Gone { .. }));
     let awaited = if has_gone { until.clone() } else { Vec::new() };
     item.hold(until, limit);
-    work.caches.iter().for_each(|cache| cache.settle(&awaited));
+    work.caches.now().iter().for_each(|cache| cache.settle(&awaited));
 }
 
 /// Of several versions of one source, the newest is enough to wait for, and the first change to look for.
@@ -216,29 +227,35 @@ fn newest_of_each(untils: Vec<Until>) -> Vec<Until> {
 
 /// Finds out what became of writes whose answers were lost, and lets the key be held for that. The key is being
 /// processed meanwhile, so nobody else gets it; but no worker waits.
-async fn ask(
-    work: Arc<Work>,
+async fn ask<Q: Key>(
+    work: Arc<Work<Q>>,
     client: Client,
-    item: Item<ObjectKey>,
+    item: Item<Q>,
     mut until: Vec<Until>,
     unknown: Vec<(String, Unknown)>,
 ) {
     let started = Instant::now();
-    match timeout(work.catch_up_limit, until_known(&work.caches, &client, &unknown)).await {
+    let caches = work.caches.now();
+    match timeout(work.catch_up_limit, until_known(&caches, &client, &unknown)).await {
         Ok(known) => {
             until.extend(known);
             hold(&work, item, until, work.catch_up_limit.saturating_sub(started.elapsed()));
         }
         Err(_) => {
-            caught_up(&work.metrics, &work.context.name, &item, started.elapsed(), true);
+            caught_up(&work.metrics, &work.context.name, &(work.called)(&item), started.elapsed(), true);
             item.done();
         }
     }
 }
 
 /// Measures how long a key was held.
-pub(super) fn released(metrics: &ControllerMetrics, name: &str, released: &Released<ObjectKey>) {
-    caught_up(metrics, name, &released.key, released.waited, released.is_late);
+pub(super) fn released<Q>(
+    metrics: &ControllerMetrics,
+    name: &str,
+    called: fn(&Q) -> ObjectKey,
+    released: &Released<Q>,
+) {
+    caught_up(metrics, name, &called(&released.key), released.waited, released.is_late);
 }
 
 fn caught_up(metrics: &ControllerMetrics, name: &str, key: &ObjectKey, waited: Duration, is_late: bool) {
@@ -254,47 +271,47 @@ fn caught_up(metrics: &ControllerMetrics, name: &str, key: &ObjectKey, waited: D
 }
 
 /// Reconciles one key, and tells the queue what shall happen with it next.
-async fn reconcile(work: &Work, item: &Item<ObjectKey>, context: Context) {
-    let key: ObjectKey = (**item).clone();
+async fn reconcile<Q: Key>(work: &Work<Q>, item: &Item<Q>, name: &ObjectKey, context: Context) {
+    let key: Q = (**item).clone();
     let started = Instant::now();
     let running = work.metrics.started();
     let retried = work.queue.num_requeues(&key);
-    let told = (&work.facts, &work.name, key.clone());
+    let told = (&work.facts, &work.name, name.clone());
     let told = Reconciling::begin(told, context.id, &context.reasons, retried);
     let span = tracing::info_span!(
         "reconcile",
         controller = work.context.name,
-        key = %key,
+        key = %name,
         reconcile = context.id,
         reasons = %context.reasons,
     );
     let result = call(work, key.clone(), context).instrument(span).await;
     told.end(|| result_of(&result));
     drop(running);
-    let outcome = match &result {
-        Ok(action) if action.delay().is_some() => Outcome::RequeueAfter,
-        Ok(_) => Outcome::Success,
-        Err(failure) if failure.is_terminal() => Outcome::TerminalError,
-        Err(_) => Outcome::Error,
+    let ending = match &result {
+        Ok(action) if action.delay().is_some() => Ending::RequeueAfter,
+        Ok(_) => Ending::Success,
+        Err(failure) if failure.is_terminal() => Ending::TerminalError,
+        Err(_) => Ending::Error,
     };
-    work.metrics.finished(outcome, started.elapsed());
+    work.metrics.finished(ending, started.elapsed());
     match result {
         Ok(action) => {
             work.queue.forget(&key);
-            if let Some(delay) = action.delay() {
+            if let Some(delay) = action.pick_delay(&work.context.env) {
                 work.queue.add_after(key, delay);
             }
         }
         Err(error) if error.is_terminal() => {
-            tracing::error!(controller = work.context.name, %key, %error, "reconcile failed; it is not tried again");
+            tracing::error!(controller = work.context.name, key = %name, %error, "reconcile failed; it is not tried again");
             work.queue.forget(&key);
         }
         Err(error) => {
             if error.is_conflict() {
                 // Somebody else was faster: the next try sees what they wrote.
-                tracing::debug!(controller = work.context.name, %key, %error, retried, "reconcile met a conflict; it is tried again");
+                tracing::debug!(controller = work.context.name, key = %name, %error, retried, "reconcile met a conflict; it is tried again");
             } else {
-                tracing::warn!(controller = work.context.name, %key, %error, retried, "reconcile failed; it is tried again");
+                tracing::warn!(controller = work.context.name, key = %name, %error, retried, "reconcile failed; it is tried again");
             }
             work.queue.at_priority(item.priority()).add_rate_limited(key);
         }
@@ -302,12 +319,16 @@ async fn reconcile(work: &Work, item: &Item<ObjectKey>, context: Context) {
 }
 
 /// Runs the user's code within its time, and catches its panics.
-async fn call(work: &Work, key: ObjectKey, context: Context) -> Result<Action, ReconcileError> {
+async fn call<Q: Key>(work: &Work<Q>, key: Q, context: Context) -> Result<Action, ReconcileError> {
+    let limit = work.time_limit.as_ref().and_then(|limit_of| limit_of(&key));
     let running = AssertUnwindSafe(work.reconciler.call(key, context)).catch_unwind();
-    let finished = match work.time_limit {
+    let finished = match limit {
         Some(limit) => match timeout(limit, running).await {
             Ok(finished) => finished,
-            Err(_) => return Err(format!("it took longer than {limit:?}").into()),
+            Err(_) => {
+                work.metrics.timed_out();
+                return Err(format!("it took longer than {limit:?}").into());
+            }
         },
         None => running.await,
     };

@@ -13,10 +13,9 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use tower::{BoxError, Service};
 
-use super::caches::{Before, concerned};
-use super::worker::Work;
+use super::caches::{Before, Caches, concerned};
 use crate::ensure::memory::{Memory, Recall};
-use crate::facts::{LoopEvent, Name, WriteResult};
+use crate::facts::{Facts, LoopEvent, Name, WriteResult};
 use crate::mutants::{Promise, is_kept};
 use crate::{ObjectKey, ResourceVersion};
 
@@ -61,20 +60,22 @@ pub(super) struct Unknown {
 /// The notes of one worker: what the reconcile that it runs now has written.
 #[derive(Clone)]
 pub(super) struct Notes {
-    work: Arc<Work>,
+    caches: Arc<Caches>,
+    facts: Facts,
+    controller: Name,
     noted: Arc<Mutex<Noted>>,
 }
 
 #[derive(Default)]
 struct Noted {
     writes: Vec<Write>,
-    /// The key that is being reconciled, and the number of the reconcile.
+    /// What the key that is being reconciled is called, and the number of the reconcile.
     reconcile: Option<(ObjectKey, u64)>,
 }
 
 impl Notes {
-    pub(super) fn new(work: Arc<Work>) -> Notes {
-        Notes { work, noted: Arc::default() }
+    pub(super) fn new(caches: Arc<Caches>, facts: Facts, controller: Name) -> Notes {
+        Notes { caches, facts, controller, noted: Arc::default() }
     }
 
     /// From now on, what is written is written by this reconcile.
@@ -97,7 +98,7 @@ impl Notes {
     /// What the caches and the notes have of an object before it is written.
     fn before(&self, target: &Target) -> Option<Before> {
         let key = target.key()?;
-        concerned(&self.work.caches, &target.resource).find_map(|cache| cache.before(&key))
+        concerned(&self.caches.now(), &target.resource).find_map(|cache| cache.before(&key))
     }
 
     /// Whether the reconcile itself has written an object in this version already.
@@ -111,10 +112,10 @@ impl Notes {
     }
 
     fn tell(&self, event: impl FnOnce(Name, ObjectKey, u64) -> LoopEvent) {
-        if self.work.facts.is_heard() {
+        if self.facts.is_heard() {
             let reconcile = self.noted.lock().reconcile.clone();
             if let Some((key, id)) = reconcile {
-                self.work.facts.tell(|| event(self.work.name.clone(), key, id));
+                self.facts.tell(|| event(self.controller.clone(), key, id));
             }
         }
     }

@@ -48,13 +48,16 @@ pub struct InformerBuilder<K, T = K> {
 /// What an informer lists, watches and caches, as far as that can be told.
 pub(crate) struct Identity {
     watched: String,
+    cached: TypeId,
     transformed_by: TransformedBy,
 }
 
 impl Identity {
     /// Whether two informers would cache the same.
     pub(crate) fn is_same(&self, other: &Identity) -> bool {
-        self.watched == other.watched && self.transformed_by.is_same(other.transformed_by)
+        self.watched == other.watched
+            && self.cached == other.cached
+            && self.transformed_by.is_same(other.transformed_by)
     }
 }
 
@@ -252,6 +255,12 @@ where
         self
     }
 
+    /// Only objects of these namespaces; with none, of the whole cluster.
+    pub(crate) fn in_namespaces(mut self, namespaces: impl IntoIterator<Item = String>) -> Self {
+        self.namespaces = namespaces.into_iter().collect();
+        self
+    }
+
     /// Only objects whose labels match, like `app=web,tier in (a,b)`.
     pub fn label_selector(mut self, selector: impl Into<String>) -> Self {
         self.label_selector = Some(selector.into());
@@ -343,7 +352,7 @@ where
             self.keep_managed_fields,
             self.keep == Keep::Packed
         );
-        Identity { watched, transformed_by: self.transformed_by }
+        Identity { watched, cached: TypeId::of::<T>(), transformed_by: self.transformed_by }
     }
 
     pub(crate) fn inherit(mut self, other: &crate::factory::Defaults) -> Self {

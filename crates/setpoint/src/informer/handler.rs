@@ -172,6 +172,11 @@ impl Registration {
         *self.synced.borrow()
     }
 
+    /// Whether the handler was told the whole first list, now and later.
+    pub(crate) fn synced(&self) -> watch::Receiver<bool> {
+        self.synced.clone()
+    }
+
     /// Waits until [`Registration::has_synced`]. False if the handler was removed before.
     pub async fn wait_for_sync(&self) -> bool {
         self.synced.clone().wait_for(|synced| *synced).await.is_ok()

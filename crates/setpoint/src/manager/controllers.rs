@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::ManagerError;
 use super::runnable::{LeaderRunnable, RunnableContext};
 use crate::Permissions;
-use crate::controller::{Controller, ControllerError, Prepared, Runtime, Shift, Watchable};
+use crate::controller::{Controller, ControllerError, Key, Prepared, Runtime, Shift};
 use crate::leader_election::{Fence, LeaderElection, Term};
 
 /// How much of the grace is kept for giving the lease back.
@@ -29,7 +29,7 @@ pub(super) trait AnyController: Send {
 /// A controller that waits for its caches; none if it was told to stop before.
 type Preparing = BoxFuture<'static, Result<Option<Prepared>, ControllerError>>;
 
-impl<K: Watchable> AnyController for Controller<K> {
+impl<Q: Key> AnyController for Controller<Q> {
     fn permissions(&self) -> &Permissions {
         Controller::permissions(self)
     }

@@ -52,6 +52,8 @@ descriptions! {
         "Reconciles that have failed for good.";
     RECONCILE_PANICS Counter, "controller_runtime_reconcile_panics_total" ["controller"],
         "Reconciles that have panicked.";
+    RECONCILE_TIMEOUTS Counter, "controller_runtime_reconcile_timeouts_total" ["controller"],
+        "Reconciles that were dropped since they took longer than their time limit.";
     RECONCILE_TIME Histogram(RECONCILES), "controller_runtime_reconcile_time_seconds" ["controller"],
         "How long reconciles take.";
     ACTIVE_WORKERS Gauge, "controller_runtime_active_workers" ["controller"],

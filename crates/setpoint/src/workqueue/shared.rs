@@ -401,7 +401,7 @@ impl<K: Eq + Hash> Shared<K> {
         added
     }
 
-    pub(super) fn add_at(&self, key: K, priority: i32, due: Instant, why: (Cause, Duration)) {
+    pub(super) fn add_at(&self, key: K, priority: i32, due: Instant, why: (Reason, Duration)) {
         let due = Moment::new(self.origin, due);
         let mut locked = self.locked.lock();
         let earliest = locked.state.add_at(key, priority, due, why);

@@ -541,6 +541,9 @@ impl<K> State<K> {
                 slot.due = None;
                 slot.timer = 0;
                 slot.due_causes = Causes::NONE;
+                if slot.phase == Phase::Absent {
+                    slot.details = None;
+                }
                 forgotten.extend(self.release(timer.slot));
             }
         }
@@ -635,7 +638,7 @@ impl<K: Eq + Hash> State<K> {
         key: K,
         priority: i32,
         due: Moment,
-        (cause, delay): (Cause, Duration),
+        (reason, delay): (Reason, Duration),
     ) -> bool {
         if self.shutting_down {
             return false;
@@ -643,9 +646,14 @@ impl<K: Eq + Hash> State<K> {
         let number = self.find(key);
         let ticket = self.ticket();
         let slot = self.slot(number);
-        let before = slot.due;
+        let (before, cause) = (slot.due, reason.cause);
         slot.due_priority = before.map_or(priority, |_| slot.due_priority.max(priority));
-        slot.due_causes = slot.due_causes.and(Causes::of(cause));
+        if reason.object.is_none() && reason.resource.is_none() {
+            slot.due_causes = slot.due_causes.and(Causes::of(cause));
+        } else {
+            // Who takes the key before its time sees them too.
+            slot.details.get_or_insert_default().add(reason);
+        }
         if before.is_some_and(|before| before <= due) {
             return false;
         }

@@ -17,13 +17,13 @@ use crate::support::{create_map, run, wait_for};
 pub(crate) async fn tracked(world: &World) -> (Client, crate::support::Running) {
     type Given = std::sync::Arc<parking_lot::Mutex<Option<Client>>>;
     async fn give(_key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-        *cx.state::<Given>().lock() = Some(cx.client());
+        *cx.state::<Given>()?.lock() = Some(cx.client());
         Ok(Action::done())
     }
     let given = Given::default();
     create_map(world, "trigger").await;
     let controller =
-        Controller::<k8s_openapi::api::core::v1::ConfigMap>::new("given", give).state(given.clone());
+        Controller::of::<k8s_openapi::api::core::v1::ConfigMap>(.., "given", give).state(given.clone());
     let running = run(world, controller);
     let client = wait_for(|| given.lock().take()).await;
     (client, running)

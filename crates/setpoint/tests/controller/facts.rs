@@ -49,7 +49,7 @@ fn words(fact: &Fact) -> Option<String> {
 fn the_stream_tells_the_whole_life_of_a_key() {
     World::run(1, async |world| {
         world.faults().on(Match::watch("secrets")).delay_events(SECOND).always();
-        let running = run(&world, Controller::<ConfigMap>::new("children", one_child).owns::<Secret>());
+        let running = run(&world, Controller::of::<ConfigMap>(.., "children", one_child).owns::<Secret>(..));
         let mut facts = running.runtime.facts().subscribe();
         sleep(SECOND).await;
         heard(&mut facts);
@@ -94,7 +94,7 @@ fn the_stream_tells_of_lists_watches_caches_and_handlers() {
         let mut facts = runtime.facts().subscribe();
         world.faults().on(Match::watch("configmaps")).refuse_connection();
         let inner = runtime.clone();
-        let controller = Controller::<ConfigMap>::new("children", one_child);
+        let controller = Controller::of::<ConfigMap>(.., "children", one_child);
         let _running = world.env().spawn(async move { controller.run(&inner).await });
         sleep(10 * SECOND).await;
         let began = heard(&mut facts);
@@ -141,7 +141,7 @@ async fn set_data(key: &ObjectKey, cx: &Context, data: serde_json::Value) -> Res
 
 /// Writes its own object, each time something else.
 async fn count_reconciles(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    if let Some(map) = cx.lister::<ConfigMap>().get(&key) {
+    if let Some(map) = cx.lister::<ConfigMap>()?.get(&key) {
         let count =
             map.data.iter().flatten().find(|(name, _)| *name == "n").map_or(0, |(_, n)| n.parse().unwrap());
         if count < 20 {
@@ -154,7 +154,7 @@ async fn count_reconciles(key: ObjectKey, cx: Context) -> Result<Action, Reconci
 #[test]
 fn a_loop_that_triggers_itself_is_named_with_what_it_writes() {
     World::run(1, async |world| {
-        let running = run(&world, Controller::<ConfigMap>::new("counting", count_reconciles));
+        let running = run(&world, Controller::of::<ConfigMap>(.., "counting", count_reconciles));
         let mut facts = running.runtime.facts().subscribe();
         create_map(&world, "a").await;
         sleep(60 * SECOND).await;
@@ -181,7 +181,7 @@ fn a_loop_that_triggers_itself_is_named_with_what_it_writes() {
 #[test]
 fn a_write_says_what_it_changed_against_the_cache() {
     World::run(1, async |world| {
-        let running = run(&world, Controller::<ConfigMap>::new("counting", count_reconciles));
+        let running = run(&world, Controller::of::<ConfigMap>(.., "counting", count_reconciles));
         let mut facts = running.runtime.facts().subscribe();
         create_map(&world, "a").await;
         sleep(60 * SECOND).await;
@@ -209,7 +209,7 @@ fn a_write_says_what_it_changed_against_the_cache() {
 
 /// Writes the same each time.
 async fn write_again(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    if cx.lister::<ConfigMap>().get(&key).is_some() {
+    if cx.lister::<ConfigMap>()?.get(&key).is_some() {
         set_data(&key, &cx, json!({"same": "value"})).await?;
     }
     Ok(Action::requeue_after(SECOND))
@@ -219,7 +219,7 @@ async fn write_again(key: ObjectKey, cx: Context) -> Result<Action, ReconcileErr
 fn a_write_that_changed_nothing_is_named() {
     World::run(1, async |world| {
         create_map(&world, "a").await;
-        let running = run(&world, Controller::<ConfigMap>::new("again", write_again));
+        let running = run(&world, Controller::of::<ConfigMap>(.., "again", write_again));
         let mut facts = running.runtime.facts().subscribe();
         sleep(10 * SECOND + SECOND / 2).await;
         let all = heard(&mut facts);
@@ -245,7 +245,7 @@ fn a_write_that_changed_nothing_is_named() {
 #[test]
 fn refused_and_lost_writes_are_told_as_such() {
     World::run(1, async |world| {
-        let running = run(&world, Controller::<ConfigMap>::new("children", one_child).owns::<Secret>());
+        let running = run(&world, Controller::of::<ConfigMap>(.., "children", one_child).owns::<Secret>(..));
         let mut facts = running.runtime.facts().subscribe();
         world.faults().on(Match::create("secrets").nth(1)).refuse(Refusal::Conflict);
         world.faults().on(Match::create("secrets").nth(2)).lose_response();
@@ -272,7 +272,7 @@ fn leadership_and_terms_are_told() {
         let mut facts = runtime.facts().subscribe();
         let (shutdown, lease) = (runtime.shutdown().clone(), LeaseConfig::new("default", "lease"));
         let manager = Manager::with(runtime).leader_election(lease);
-        let manager = manager.controller(Controller::<ConfigMap>::new("children", one_child));
+        let manager = manager.controller(Controller::of::<ConfigMap>(.., "children", one_child));
         let running = world.env().spawn(manager.run());
         sleep(10 * SECOND).await;
         shutdown.cancel();
@@ -300,7 +300,7 @@ fn leadership_and_terms_are_told() {
 fn a_reconcile_that_is_cut_off_is_told_to_have_ended() {
     World::run(1, async |world| {
         let stuck = |_: ObjectKey, _: Context| std::future::pending::<Result<Action, ReconcileError>>();
-        let running = run(&world, Controller::<ConfigMap>::new("stuck", stuck));
+        let running = run(&world, Controller::of::<ConfigMap>(.., "stuck", stuck));
         let mut facts = running.runtime.facts().subscribe();
         create_map(&world, "a").await;
         sleep(SECOND).await;
@@ -317,7 +317,8 @@ fn a_reconcile_that_is_cut_off_is_told_to_have_ended() {
 fn two_runs_of_one_seed_tell_the_same() {
     let tell = || {
         World::run(7, async |world| {
-            let running = run(&world, Controller::<ConfigMap>::new("children", one_child).owns::<Secret>());
+            let running =
+                run(&world, Controller::of::<ConfigMap>(.., "children", one_child).owns::<Secret>(..));
             let mut facts = running.runtime.facts().subscribe();
             create_map(&world, "a").await;
             maps(&world).delete("a", &Default::default()).await.unwrap();

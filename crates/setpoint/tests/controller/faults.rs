@@ -16,8 +16,8 @@ fn whatever_breaks_each_object_ends_up_with_exactly_one_child() {
             for n in 0..10 {
                 create_map(&world, &format!("m{n}")).await;
             }
-            let controller = Controller::<ConfigMap>::new("copy", one_child)
-                .owns::<Secret>()
+            let controller = Controller::of::<ConfigMap>(.., "copy", one_child)
+                .owns::<Secret>(..)
                 .workers(3)
                 .catch_up_limit(600 * SECOND);
             let _running = run(&world, controller);
@@ -43,8 +43,8 @@ fn whatever_breaks_and_whoever_leads_each_object_ends_up_with_exactly_one_child(
                 let client = world.client_named(name);
                 let runtime = Runtime::with(client, world.env().clone(), Metrics::default());
                 let config = LeaseConfig { identity: name.into(), ..LeaseConfig::new("default", "copy") };
-                let controller = Controller::<ConfigMap>::new("copy", one_child)
-                    .owns::<Secret>()
+                let controller = Controller::of::<ConfigMap>(.., "copy", one_child)
+                    .owns::<Secret>(..)
                     .workers(3)
                     .catch_up_limit(600 * SECOND)
                     .sync_limit(600 * SECOND);

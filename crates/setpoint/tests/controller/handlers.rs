@@ -14,7 +14,7 @@ fn a_controller_that_ends_takes_its_handlers_along() {
         let metrics = Metrics::default();
         let runtime = Runtime::with(world.client_named("controller"), world.env().clone(), metrics.clone());
         let start = |name: &str| {
-            let controller = Controller::<ConfigMap>::new(name, one_child).owns::<Secret>();
+            let controller = Controller::of::<ConfigMap>(.., name, one_child).owns::<Secret>(..);
             let runtime = runtime.clone();
             world.env().spawn(async move { controller.run(&runtime).await })
         };

@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::json;
-use setpoint::controller::Predicate;
 use setpoint::{
-    Action, Context, Controller, Ensured, Finalize, ObjectKey, ReconcileError, ensure, finalize, patch_status,
+    Action, Context, Controller, Ensured, Finalize, ObjectKey, Predicate, ReconcileError, Watch, ensure,
+    finalize, patch_status,
 };
 use setpoint_sim::{Match, World};
 use tokio::time::sleep;
@@ -20,9 +20,9 @@ use crate::support::{SECOND, create_map, maps, run};
 type Outside = Arc<Mutex<Vec<String>>>;
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+    let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
     let api: Api<ConfigMap> = Api::default_namespaced(cx.client());
-    let outside = cx.state::<Outside>().clone();
+    let outside = cx.state::<Outside>()?.clone();
     finalize(&api, "example.com/outside", map, async |step| {
         let mut outside = outside.lock();
         match step {
@@ -48,7 +48,7 @@ fn nothing_outside_outlives_its_object_whatever_is_lost_on_the_way() {
             if lost > 0 {
                 world.faults().on(Match::patch("configmaps").nth(lost)).lose_response();
             }
-            let controller = Controller::<ConfigMap>::new("outside", reconcile).state(outside.clone());
+            let controller = Controller::of::<ConfigMap>(.., "outside", reconcile).state(outside.clone());
             let _running = run(&world, controller);
             create_map(&world, "a").await;
             sleep(60 * SECOND).await;
@@ -68,9 +68,9 @@ fn nothing_outside_outlives_its_object_whatever_is_lost_on_the_way() {
 fn a_finalizer_and_a_filter_by_generation_go_together() {
     World::run(5, async |world| {
         async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-            let Some(object) = cx.lister::<Deployment>().get(&key) else { return Ok(Action::done()) };
+            let Some(object) = cx.lister::<Deployment>()?.get(&key) else { return Ok(Action::done()) };
             let api: Api<Deployment> = Api::default_namespaced(cx.client());
-            let outside = cx.state::<Outside>().clone();
+            let outside = cx.state::<Outside>()?.clone();
             finalize(&api, "example.com/outside", object, async |step| {
                 match step {
                     Finalize::Apply(object) => {
@@ -84,11 +84,14 @@ fn a_finalizer_and_a_filter_by_generation_go_together() {
             .await
         }
         let outside = Outside::default();
-        let controller = Controller::<Deployment>::new("template", reconcile)
-            .filter(Predicate::generation_changed())
-            .resync(600 * SECOND)
-            .workers(4)
-            .state(outside.clone());
+        let controller = Controller::of(
+            Watch::<Deployment>::new().filter(Predicate::generation_changed()),
+            "template",
+            reconcile,
+        )
+        .resync(600 * SECOND)
+        .workers(4)
+        .state(outside.clone());
         let _running = run(&world, controller);
         let api: Api<Deployment> = Api::default_namespaced(world.direct());
         api.create(&PostParams::default(), &deployment()).await.unwrap();

@@ -6,8 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use parking_lot::Mutex;
-use setpoint::controller::Predicate;
-use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
+use setpoint::{Action, Context, Controller, ObjectKey, Predicate, ReconcileError, Watch};
 use setpoint_sim::{Match, Refusal, Rule, World};
 use tokio::time::{Instant, sleep};
 
@@ -18,8 +17,8 @@ type Log = Arc<Mutex<Vec<(ObjectKey, Instant)>>>;
 
 /// The key `slow` takes a minute. Every other one creates a child the first time, and looks again after a second.
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
-    let log = cx.state::<Log>();
+    let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
+    let log = cx.state::<Log>()?;
     log.lock().push((key.clone(), Instant::now()));
     if key.name() == "slow" {
         sleep(60 * SECOND).await;
@@ -46,8 +45,10 @@ fn a_slow_reconcile_delays_no_key_that_is_held() {
         create_map(&world, "a").await;
         create_map(&world, "b").await;
         let log = Log::default();
-        let controller =
-            Controller::<ConfigMap>::new("slow", reconcile).owns::<Secret>().workers(2).state(log.clone());
+        let controller = Controller::of::<ConfigMap>(.., "slow", reconcile)
+            .owns::<Secret>(..)
+            .workers(2)
+            .state(log.clone());
         let _running = run(&world, controller);
         sleep(4 * SECOND).await;
         create_map(&world, "slow").await;
@@ -68,8 +69,8 @@ fn the_limit_fires_while_another_reconcile_takes_long() {
         create_map(&world, "a").await;
         create_map(&world, "b").await;
         let log = Log::default();
-        let controller = Controller::<ConfigMap>::new("slow", reconcile)
-            .owns::<Secret>()
+        let controller = Controller::of::<ConfigMap>(.., "slow", reconcile)
+            .owns::<Secret>(..)
             .workers(2)
             .catch_up_limit(10 * SECOND)
             .state(log.clone());
@@ -89,8 +90,8 @@ fn an_event_of_a_held_key_does_not_release_it() {
         let held = world.faults().on(Match::watch("secrets")).hold_after_events(1);
         create_map(&world, "a").await;
         let log = Log::default();
-        let controller = Controller::<ConfigMap>::new("held", reconcile)
-            .owns::<Secret>()
+        let controller = Controller::of::<ConfigMap>(.., "held", reconcile)
+            .owns::<Secret>(..)
             .catch_up_limit(600 * SECOND)
             .state(log.clone());
         let _running = run(&world, controller);
@@ -109,9 +110,9 @@ fn an_event_of_a_held_key_does_not_release_it() {
 
 /// The first time, makes a Secret and deletes it. Later, only looks whether the cache has one.
 async fn make_and_delete(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
-    let looks = cx.state::<Arc<Mutex<Vec<bool>>>>();
-    looks.lock().push(cx.lister::<Secret>().is_empty());
+    let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
+    let looks = cx.state::<Arc<Mutex<Vec<bool>>>>()?;
+    looks.lock().push(cx.lister::<Secret>()?.is_empty());
     if looks.lock().len() == 1 {
         let secrets: Api<Secret> = Api::default_namespaced(cx.client());
         let secret = secrets.create(&PostParams::default(), &child_of(&map)).await?;
@@ -127,8 +128,8 @@ fn what_was_made_and_deleted_by_one_reconcile_is_not_seen_by_the_next() {
         let held = world.faults().on(Match::watch("secrets")).hold_after_events(2);
         create_map(&world, "a").await;
         let looks: Arc<Mutex<Vec<bool>>> = Arc::default();
-        let controller = Controller::<ConfigMap>::new("brief", make_and_delete)
-            .owns::<Secret>()
+        let controller = Controller::of::<ConfigMap>(.., "brief", make_and_delete)
+            .owns::<Secret>(..)
             .catch_up_limit(600 * SECOND)
             .state(looks.clone());
         let running = run(&world, controller);
@@ -147,8 +148,8 @@ fn a_deletion_that_only_a_new_list_shows_releases_the_key() {
         let held = world.faults().on(Match::watch("secrets")).hold_after_events(1);
         create_map(&world, "a").await;
         let looks: Arc<Mutex<Vec<bool>>> = Arc::default();
-        let controller = Controller::<ConfigMap>::new("brief", make_and_delete)
-            .owns::<Secret>()
+        let controller = Controller::of::<ConfigMap>(.., "brief", make_and_delete)
+            .owns::<Secret>(..)
             .catch_up_limit(6000 * SECOND)
             .state(looks.clone());
         let _running = run(&world, controller);
@@ -168,8 +169,8 @@ fn a_child_that_somebody_deletes_before_the_cache_has_seen_it_is_made_again() {
     World::run(7, async |world| {
         let held = world.faults().on(Match::watch("secrets")).hold_after_events(1);
         create_map(&world, "a").await;
-        let controller = Controller::<ConfigMap>::new("one-child", one_child)
-            .owns::<Secret>()
+        let controller = Controller::of::<ConfigMap>(.., "one-child", one_child)
+            .owns::<Secret>(..)
             .catch_up_limit(6000 * SECOND);
         let _running = run(&world, controller);
         sleep(5 * SECOND).await;
@@ -188,7 +189,7 @@ fn a_child_that_somebody_deletes_before_the_cache_has_seen_it_is_made_again() {
 
 /// Like `one_child`, but it writes to its own object, too; or stays a while before it ends.
 async fn one_child_and_a_note(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+    let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
     let is_first = !map.metadata.annotations.iter().flatten().any(|(name, _)| name == "seen");
     let _done = one_child(key.clone(), cx.clone()).await?;
     if is_first {
@@ -196,7 +197,7 @@ async fn one_child_and_a_note(key: ObjectKey, cx: Context) -> Result<Action, Rec
         let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
         maps.patch(key.name(), &Default::default(), &kube::api::Patch::Merge(&patch)).await?;
     }
-    sleep(*cx.state::<Duration>()).await;
+    sleep(*cx.state::<Duration>()?).await;
     Ok(Action::done())
 }
 
@@ -216,11 +217,14 @@ fn a_list_is_noticed_though_the_key_waits_longer_for_another_cache() {
     World::run(7, async |world| {
         let held = world.faults().on(Match::watch("secrets")).hold_after_events(1);
         create_map(&world, "a").await;
-        let controller = Controller::<ConfigMap>::new("two-caches", one_child_and_a_note)
-            .filter(Predicate::generation_changed())
-            .owns::<Secret>()
-            .catch_up_limit(6000 * SECOND)
-            .state(Duration::ZERO);
+        let controller = Controller::of(
+            Watch::<ConfigMap>::new().filter(Predicate::generation_changed()),
+            "two-caches",
+            one_child_and_a_note,
+        )
+        .owns::<Secret>(..)
+        .catch_up_limit(6000 * SECOND)
+        .state(Duration::ZERO);
         // What the key writes to itself comes late, by a watch.
         world.faults().on(Match::watch("configmaps")).delay_events(120 * SECOND).always();
         let _running = run(&world, controller);
@@ -236,11 +240,14 @@ fn a_list_during_the_reconcile_itself_is_noticed() {
     World::run(7, async |world| {
         let held = world.faults().on(Match::watch("secrets")).hold_after_events(1);
         create_map(&world, "a").await;
-        let controller = Controller::<ConfigMap>::new("long", one_child_and_a_note)
-            .filter(Predicate::generation_changed())
-            .owns::<Secret>()
-            .catch_up_limit(6000 * SECOND)
-            .state(60 * SECOND);
+        let controller = Controller::of(
+            Watch::<ConfigMap>::new().filter(Predicate::generation_changed()),
+            "long",
+            one_child_and_a_note,
+        )
+        .owns::<Secret>(..)
+        .catch_up_limit(6000 * SECOND)
+        .state(60 * SECOND);
         let _running = run(&world, controller);
         sleep(5 * SECOND).await;
         delete_unseen(&world, held).await;
@@ -253,8 +260,8 @@ fn a_list_during_the_reconcile_itself_is_noticed() {
 fn a_write_that_changes_nothing_is_no_reason_to_look_again_after_a_list() {
     World::run(7, async |world| {
         create_map(&world, "a").await;
-        let controller = Controller::<ConfigMap>::new("again", async |key: ObjectKey, cx: Context| {
-            *cx.state::<Arc<Mutex<u32>>>().lock() += 1;
+        let controller = Controller::of::<ConfigMap>(.., "again", async |key: ObjectKey, cx: Context| {
+            *cx.state::<Arc<Mutex<u32>>>()?.lock() += 1;
             let patch = serde_json::json!({"data": {"a": "1"}});
             let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
             maps.patch(key.name(), &Default::default(), &kube::api::Patch::Merge(&patch)).await?;

@@ -14,5 +14,6 @@ mod stopping;
 mod support;
 mod terms;
 mod unknown;
+mod watching;
 mod why;
 mod writes;

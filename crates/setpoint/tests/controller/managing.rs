@@ -31,8 +31,8 @@ fn controllers_share_their_caches_and_stop_together() {
         create_map(&world, "a").await;
         let (one, two) = (Counter::default(), Counter::default());
         let manager = Manager::with(runtime(&world))
-            .controller(Controller::<ConfigMap>::new("one", counting(&one)).owns::<Secret>())
-            .controller(Controller::<ConfigMap>::new("two", counting(&two)));
+            .controller(Controller::of::<ConfigMap>(.., "one", counting(&one)).owns::<Secret>(..))
+            .controller(Controller::of::<ConfigMap>(.., "two", counting(&two)));
         let shutdown = manager.shutdown().clone();
         let running = world.env().spawn(manager.run());
         sleep(10 * SECOND).await;
@@ -54,7 +54,7 @@ fn a_runnable_starts_after_the_caches_and_its_failure_stops_the_manager() {
         let started: Arc<Mutex<Option<std::time::Duration>>> = Arc::default();
         let (log, start) = (started.clone(), tokio::time::Instant::now());
         let manager = Manager::with(runtime(&world))
-            .controller(Controller::<ConfigMap>::new("one", counting(&counter)))
+            .controller(Controller::of::<ConfigMap>(.., "one", counting(&counter)))
             .runnable("job", move |_| async move {
                 *log.lock() = Some(start.elapsed());
                 Err("it went wrong".into())
@@ -113,7 +113,7 @@ async fn health_readiness_and_metrics_are_served() {
         .serve_metrics(metrics)
         .healthz("disk", || std::future::ready(Err::<(), _>("it is full")))
         .readyz("upstream", || std::future::ready(Ok::<(), String>(())))
-        .controller(Controller::<ConfigMap>::new("one", counting(&counter)));
+        .controller(Controller::of::<ConfigMap>(.., "one", counting(&counter)));
     let shutdown = manager.shutdown().clone();
     let running = world.env().spawn(manager.run());
     let live = get(health, "/healthz").await;
@@ -145,9 +145,11 @@ fn of_two_managers_the_leader_works_and_the_other_takes_over() {
             let runtime = Runtime::with(world.client_named(name), world.env().clone(), Metrics::default());
             let mut config = setpoint::LeaseConfig::new("default", "maps");
             config.identity = name.into();
-            Manager::with(runtime)
-                .leader_election(config)
-                .controller(Controller::<ConfigMap>::new("maps", counting(counter)))
+            Manager::with(runtime).leader_election(config).controller(Controller::of::<ConfigMap>(
+                ..,
+                "maps",
+                counting(counter),
+            ))
         };
         let (first, second) = (Counter::default(), Counter::default());
         let leader = manager("first", &first);
@@ -177,9 +179,11 @@ fn a_leader_that_is_cut_off_stops_working_and_comes_back_as_a_candidate() {
         let mut config = setpoint::LeaseConfig::new("default", "maps");
         config.identity = "only".into();
         let manager =
-            Manager::with(runtime(&world))
-                .leader_election(config)
-                .controller(Controller::<ConfigMap>::new("maps", reconcile));
+            Manager::with(runtime(&world)).leader_election(config).controller(Controller::of::<ConfigMap>(
+                ..,
+                "maps",
+                reconcile,
+            ));
         let _running = world.env().spawn(manager.run());
         sleep(30 * SECOND).await;
         assert!(calls.get() > 20);
@@ -215,9 +219,9 @@ fn a_controller_without_leader_election_works_on_every_replica() {
         create_map(&world, "a").await;
         let (led, everywhere) = (Counter::default(), Counter::default());
         let manager = |name: &str| {
-            let everywhere = Controller::<ConfigMap>::new("everywhere", counting(&everywhere));
+            let everywhere = Controller::of::<ConfigMap>(.., "everywhere", counting(&everywhere));
             named(&world, name)
-                .controller(Controller::<ConfigMap>::new("led", counting(&led)))
+                .controller(Controller::of::<ConfigMap>(.., "led", counting(&led)))
                 .controller(everywhere.without_leader_election())
         };
         let _first = world.env().spawn(manager("first").run());
@@ -276,9 +280,11 @@ fn a_standby_that_is_not_warmed_up_watches_nothing_until_it_leads() {
         create_map(&world, "a").await;
         let counter = Counter::default();
         let manager = |name: &str| {
-            named(&world, name)
-                .warm_up(false)
-                .controller(Controller::<ConfigMap>::new("maps", counting(&counter)))
+            named(&world, name).warm_up(false).controller(Controller::of::<ConfigMap>(
+                ..,
+                "maps",
+                counting(&counter),
+            ))
         };
         let first = manager("first");
         let shutdown = first.shutdown().clone();
@@ -321,7 +327,7 @@ fn what_was_started_last_ends_first() {
         let manager = Manager::with(runtime(&world))
             .early_runnable("early", ending("early"))
             .runnable("late", ending("late"))
-            .controller(Controller::<ConfigMap>::new("slow", reconcile));
+            .controller(Controller::of::<ConfigMap>(.., "slow", reconcile));
         let shutdown = manager.shutdown().clone();
         let running = world.env().spawn(manager.run());
         sleep(5 * SECOND).await;

@@ -39,7 +39,7 @@ fn changes_of_the_kind_itself_and_of_owned_ones_are_named() {
     World::run(1, async |world| {
         create_map(&world, "old").await;
         let log = Log::default();
-        let running = run(&world, Controller::<ConfigMap>::new("noting", noting(&log)).owns::<Secret>());
+        let running = run(&world, Controller::of::<ConfigMap>(.., "noting", noting(&log)).owns::<Secret>(..));
         sleep(SECOND).await;
         assert_eq!(log.take(), ["old: start"]);
         create_map(&world, "a").await;
@@ -89,7 +89,7 @@ fn what_comes_while_a_key_is_in_work_is_one_reconcile_with_all_reasons() {
                 Ok::<_, ReconcileError>(Action::done())
             }
         };
-        let _running = run(&world, Controller::<ConfigMap>::new("slow", slow).owns::<Secret>());
+        let _running = run(&world, Controller::of::<ConfigMap>(.., "slow", slow).owns::<Secret>(..));
         create_map(&world, "a").await;
         sleep(SECOND).await;
         let map = maps(&world).get("a").await.unwrap();
@@ -133,7 +133,7 @@ fn retries_requeues_triggers_and_resyncs_are_named() {
             }
         };
         let (sender, receiver) = futures::channel::mpsc::unbounded();
-        let controller = Controller::<ConfigMap>::new("all", reconcile).triggered_by(receiver);
+        let controller = Controller::of::<ConfigMap>(.., "all", reconcile).triggered_by(receiver);
         let _running = run(&world, controller.resync(60 * SECOND));
         sleep(20 * SECOND).await;
         assert_eq!(log.take(), ["a: start", "a: retry", "a: requeue"]);
@@ -155,7 +155,7 @@ fn the_field_manager_is_named_where_the_cache_keeps_it() {
             setpoint::Metrics::default(),
         );
         let runtime = runtime.factory(|factory| factory.keep_managed_fields());
-        let (inner, controller) = (runtime.clone(), Controller::<ConfigMap>::new("noting", noting(&log)));
+        let (inner, controller) = (runtime.clone(), Controller::of::<ConfigMap>(.., "noting", noting(&log)));
         let _running = world.env().spawn(async move { controller.run(&inner).await });
         create_map(&world, "a").await;
         sleep(SECOND).await;

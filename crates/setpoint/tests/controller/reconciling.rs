@@ -5,8 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::json;
-use setpoint::controller::Predicate;
-use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
+use setpoint::{Action, Context, Controller, ObjectKey, Predicate, ReconcileError, Watch};
 use setpoint_sim::World;
 use tokio::time::sleep;
 
@@ -17,7 +16,7 @@ fn every_object_gets_its_child_whether_it_was_there_before_or_comes_later() {
     World::run(1, async |world| {
         create_map(&world, "before").await;
         let _running =
-            run(&world, Controller::<ConfigMap>::new("copy", one_child).owns::<Secret>().workers(4));
+            run(&world, Controller::of::<ConfigMap>(.., "copy", one_child).owns::<Secret>(..).workers(4));
         sleep(SECOND).await;
         assert_eq!(count_secrets(&world).await, 1);
         for n in 0..20 {
@@ -32,7 +31,7 @@ fn every_object_gets_its_child_whether_it_was_there_before_or_comes_later() {
 fn a_deleted_child_is_made_again() {
     World::run(1, async |world| {
         create_map(&world, "a").await;
-        let _running = run(&world, Controller::<ConfigMap>::new("copy", one_child).owns::<Secret>());
+        let _running = run(&world, Controller::of::<ConfigMap>(.., "copy", one_child).owns::<Secret>(..));
         sleep(SECOND).await;
         let child = secrets(&world).list(&Default::default()).await.unwrap().items.remove(0);
         secrets(&world)
@@ -52,10 +51,10 @@ fn the_key_of_a_deleted_object_is_reconciled_too() {
         let seen: Arc<Mutex<Vec<bool>>> = Arc::default();
         let log = seen.clone();
         let reconcile = move |key: ObjectKey, cx: Context| {
-            log.lock().push(cx.lister::<ConfigMap>().get(&key).is_some());
+            log.lock().push(cx.lister::<ConfigMap>().unwrap().get(&key).is_some());
             async { Ok::<_, ReconcileError>(Action::done()) }
         };
-        let _running = run(&world, Controller::<ConfigMap>::new("watch", reconcile));
+        let _running = run(&world, Controller::of::<ConfigMap>(.., "watch", reconcile));
         sleep(SECOND).await;
         maps(&world).delete("a", &DeleteParams::default()).await.unwrap();
         sleep(SECOND).await;
@@ -80,7 +79,7 @@ fn a_mapped_kind_reconciles_the_keys_it_concerns_before_and_after() {
                 .collect()
         };
         let _running =
-            run(&world, Controller::<ConfigMap>::new("mapped", reconcile).watches::<Secret>(target));
+            run(&world, Controller::of::<ConfigMap>(.., "mapped", reconcile).watches::<Secret>(.., target));
         let mut secret = Secret::default();
         secret.metadata.name = Some("s".into());
         secret.metadata.labels = Some([("for".to_owned(), "a".to_owned())].into());
@@ -105,7 +104,7 @@ fn failures_are_tried_again_later_and_later() {
             let tries = log.lock().len();
             async move { if tries < 6 { Err("not yet") } else { Ok(Action::done()) } }
         };
-        let running = run(&world, Controller::<ConfigMap>::new("fail", reconcile));
+        let running = run(&world, Controller::of::<ConfigMap>(.., "fail", reconcile));
         sleep(SECOND).await;
         let times = times.lock();
         let gaps: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -127,7 +126,7 @@ fn a_terminal_failure_waits_for_a_change() {
             counter.inc();
             async { Err::<Action, _>(ReconcileError::terminal("the name is not allowed")) }
         };
-        let running = run(&world, Controller::<ConfigMap>::new("terminal", reconcile));
+        let running = run(&world, Controller::of::<ConfigMap>(.., "terminal", reconcile));
         sleep(3600 * SECOND).await;
         assert_eq!(calls.get(), 1);
         let labels = [("controller", "terminal")];
@@ -155,7 +154,7 @@ fn panics_and_reconciles_that_hang_are_failures() {
                 }
             }
         };
-        let controller = Controller::<ConfigMap>::new("bad", reconcile).time_limit(10 * SECOND);
+        let controller = Controller::of::<ConfigMap>(.., "bad", reconcile).time_limit(10 * SECOND);
         let running = run(&world, controller);
         sleep(60 * SECOND).await;
         assert_eq!(calls.get(), 3);
@@ -176,7 +175,7 @@ fn a_key_can_ask_to_be_reconciled_again() {
             counter.inc();
             async { Ok::<_, ReconcileError>(Action::requeue_after(10 * SECOND)) }
         };
-        let _running = run(&world, Controller::<ConfigMap>::new("again", reconcile));
+        let _running = run(&world, Controller::of::<ConfigMap>(.., "again", reconcile));
         sleep(65 * SECOND).await;
         assert_eq!(calls.get(), 7);
     });
@@ -202,7 +201,7 @@ fn one_key_is_never_reconciled_twice_at_a_time() {
                 Ok::<_, ReconcileError>(Action::done())
             }
         };
-        let _running = run(&world, Controller::<ConfigMap>::new("slow", reconcile).workers(8));
+        let _running = run(&world, Controller::of::<ConfigMap>(.., "slow", reconcile).workers(8));
         for n in 0..20 {
             let patch = json!({"data": {"k": n.to_string()}});
             maps(&world).patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
@@ -225,8 +224,11 @@ fn a_filter_keeps_out_what_does_not_matter() {
             counter.inc();
             async { Ok::<_, ReconcileError>(Action::done()) }
         };
-        let controller =
-            Controller::<ConfigMap>::new("labels", reconcile).filter(Predicate::labels_changed());
+        let controller = Controller::of(
+            Watch::<ConfigMap>::new().filter(Predicate::labels_changed()),
+            "labels",
+            reconcile,
+        );
         let _running = run(&world, controller);
         sleep(SECOND).await;
         for patch in [json!({"data": {"k": "v"}}), json!({"metadata": {"labels": {"a": "b"}}})] {
@@ -244,14 +246,15 @@ fn keys_come_from_a_stream_too() {
         let counter = calls.clone();
         let reconcile = move |key: ObjectKey, cx: Context| {
             assert_eq!(key.to_string(), "outside/thing");
-            assert_eq!(*cx.state::<&str>(), "state");
+            assert_eq!(*cx.state::<&str>().unwrap(), "state");
             counter.inc();
             async { Ok::<_, ReconcileError>(Action::done()) }
         };
         let (sender, receiver) = tokio::sync::mpsc::channel::<ObjectKey>(8);
         let keys =
             futures::stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
-        let controller = Controller::<ConfigMap>::new("outside", reconcile).triggered_by(keys).state("state");
+        let controller =
+            Controller::of::<ConfigMap>(.., "outside", reconcile).triggered_by(keys).state("state");
         let _running = run(&world, controller);
         sender.send(ObjectKey::namespaced("outside", "thing")).await.unwrap();
         sleep(SECOND).await;

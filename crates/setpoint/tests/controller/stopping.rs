@@ -23,7 +23,7 @@ fn a_shutdown_under_load_finishes_what_is_in_work_and_leaves_the_rest() {
                 Ok::<_, ReconcileError>(Action::done())
             }
         };
-        let running = run(&world, Controller::<ConfigMap>::new("load", reconcile).workers(4));
+        let running = run(&world, Controller::of::<ConfigMap>(.., "load", reconcile).workers(4));
         sleep(SECOND).await;
         let before = begun.get();
         assert!(before > done.get() && before < 100, "it is in the middle of its work: {before}");
@@ -51,7 +51,7 @@ fn a_shutdown_before_the_caches_have_synced_reconciles_nothing() {
             counter.inc();
             async { Ok::<_, ReconcileError>(Action::done()) }
         };
-        let running = run(&world, Controller::<ConfigMap>::new("early", reconcile).owns::<Secret>());
+        let running = run(&world, Controller::of::<ConfigMap>(.., "early", reconcile).owns::<Secret>(..));
         sleep(SECOND).await;
         running.runtime.shutdown().cancel();
         running.task.await.unwrap().unwrap();
@@ -68,7 +68,7 @@ fn a_manager_that_is_stopped_before_its_caches_have_synced_starts_nothing() {
         let reconcile = |_: ObjectKey, _: Context| async { Ok::<_, ReconcileError>(Action::done()) };
         let runtime = Runtime::with(world.client_named("manager"), world.env().clone(), Metrics::default());
         let manager = Manager::with(runtime)
-            .controller(Controller::<ConfigMap>::new("early", reconcile))
+            .controller(Controller::of::<ConfigMap>(.., "early", reconcile))
             .runnable("job", move |_| async move {
                 counter.inc();
                 Ok(())
@@ -87,7 +87,7 @@ fn a_held_key_is_not_reconciled_on_an_old_cache_at_shutdown() {
     World::run(3, async |world| {
         create_map(&world, "a").await;
         world.faults().on(Match::watch("secrets")).hold_after_events(1);
-        let running = run(&world, Controller::<ConfigMap>::new("held", one_child).owns::<Secret>());
+        let running = run(&world, Controller::of::<ConfigMap>(.., "held", one_child).owns::<Secret>(..));
         sleep(SECOND).await;
         let patch = kube::api::Patch::Merge(serde_json::json!({"data": {"k": "v"}}));
         maps(&world).patch("a", &Default::default(), &patch).await.unwrap();
@@ -109,11 +109,11 @@ fn a_quiet_controller_writes_nothing_for_ten_hours() {
         let counter = calls.clone();
         let reconcile = move |key: ObjectKey, cx: Context| {
             counter.inc();
-            let known = cx.lister::<ConfigMap>().get(&key).is_some();
+            let known = cx.lister::<ConfigMap>().unwrap().get(&key).is_some();
             async move { if known { Ok(Action::done()) } else { Err("it was there") } }
         };
         let controller =
-            Controller::<ConfigMap>::new("quiet", reconcile).owns::<Secret>().resync(600 * SECOND);
+            Controller::of::<ConfigMap>(.., "quiet", reconcile).owns::<Secret>(..).resync(600 * SECOND);
         let _running = run(&world, controller);
         sleep(36_000 * SECOND).await;
         assert!((590..=620).contains(&calls.get()), "ten objects, sixty resyncs: {}", calls.get());
@@ -130,7 +130,7 @@ fn a_controller_that_cannot_list_says_which_kind_and_why() {
         world.faults().on(Match::any().resource("secrets")).answer(403, "application/json", denied).always();
         let reconcile = |_: ObjectKey, _: Context| async { Ok::<_, ReconcileError>(Action::done()) };
         let controller =
-            Controller::<ConfigMap>::new("denied", reconcile).owns::<Secret>().sync_limit(60 * SECOND);
+            Controller::of::<ConfigMap>(.., "denied", reconcile).owns::<Secret>(..).sync_limit(60 * SECOND);
         let start = Instant::now();
         let error = run(&world, controller).task.await.unwrap().unwrap_err();
         assert!(start.elapsed() <= 61 * SECOND);

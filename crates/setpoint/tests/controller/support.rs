@@ -57,9 +57,9 @@ pub(crate) async fn count_secrets(world: &World) -> usize {
 
 /// Creates the Secret of a ConfigMap if it has none.
 pub(crate) async fn one_child(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+    let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
     let uid = map.metadata.uid.as_deref();
-    let has_child = cx.lister::<Secret>().list().iter().any(|secret| {
+    let has_child = cx.lister::<Secret>()?.list().iter().any(|secret| {
         secret.metadata.owner_references.iter().flatten().any(|owner| Some(owner.uid.as_str()) == uid)
     });
     if !has_child {
@@ -75,7 +75,7 @@ pub(crate) struct Running {
     pub(crate) task: Task<Result<(), setpoint::controller::ControllerError>>,
 }
 
-pub(crate) fn run<K: setpoint::controller::Watchable>(world: &World, controller: Controller<K>) -> Running {
+pub(crate) fn run<Q: setpoint::Key>(world: &World, controller: Controller<Q>) -> Running {
     let runtime = Runtime::with(world.client_named("controller"), world.env().clone(), Metrics::default());
     let inner = runtime.clone();
     let task = world.env().spawn(async move { controller.run(&inner).await });

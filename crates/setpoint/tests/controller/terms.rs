@@ -15,15 +15,15 @@ use tokio::time::{Instant, sleep};
 use crate::support::{SECOND, count_secrets, create_map, maps, one_child};
 
 /// A manager that stands for election as `name`, with metrics to look at.
-fn replica(world: &World, name: &str, controller: Controller<ConfigMap>) -> (Manager, Metrics) {
+fn replica(world: &World, name: &str, controller: Controller) -> (Manager, Metrics) {
     let metrics = Metrics::default();
     let runtime = Runtime::with(world.client_named(name), world.env().clone(), metrics.clone());
     let config = LeaseConfig { identity: name.into(), ..LeaseConfig::new("default", "maps") };
     (Manager::with(runtime).leader_election(config).controller(controller), metrics)
 }
 
-fn children() -> Controller<ConfigMap> {
-    Controller::<ConfigMap>::new("maps", one_child).owns::<Secret>().catch_up_limit(600 * SECOND)
+fn children() -> Controller {
+    Controller::of::<ConfigMap>(.., "maps", one_child).owns::<Secret>(..).catch_up_limit(600 * SECOND)
 }
 
 async fn holder(world: &World) -> Option<String> {
@@ -116,9 +116,9 @@ async fn create_pages(world: &World) {
 }
 
 /// Reconciles only if the cache has `count` Secrets.
-fn wants_secrets(count: usize) -> Controller<ConfigMap> {
+fn wants_secrets(count: usize) -> Controller {
     let reconcile = move |_: ObjectKey, cx: Context| {
-        assert_eq!(cx.lister::<Secret>().len(), count, "it began with an old cache");
+        assert_eq!(cx.lister::<Secret>().unwrap().len(), count, "it began with an old cache");
         let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
         async move {
             let mark = kube::api::Patch::Merge(serde_json::json!({"data": {"seen": "yes"}}));
@@ -126,7 +126,7 @@ fn wants_secrets(count: usize) -> Controller<ConfigMap> {
             Ok::<_, ReconcileError>(Action::done())
         }
     };
-    Controller::new("maps", reconcile).owns::<Secret>()
+    Controller::of::<ConfigMap>(.., "maps", reconcile).owns::<Secret>(..)
 }
 
 async fn is_marked(world: &World) -> bool {
@@ -183,12 +183,14 @@ fn a_standby_keeps_nothing_that_grows_with_churn() {
         let (first, _) = replica(
             &world,
             "first",
-            Controller::new("maps", |_, _: Context| async { Ok::<_, ReconcileError>(Action::done()) }),
+            Controller::of::<ConfigMap>(.., "maps", |_, _: Context| async {
+                Ok::<_, ReconcileError>(Action::done())
+            }),
         );
         let shutdown = first.shutdown().clone();
         let leading = world.env().spawn(first.run());
         sleep(5 * SECOND).await;
-        let (second, metrics) = replica(&world, "second", Controller::new("maps", reconcile));
+        let (second, metrics) = replica(&world, "second", Controller::of::<ConfigMap>(.., "maps", reconcile));
         let _waiting = world.env().spawn(second.run());
         sleep(5 * SECOND).await;
         for n in 0..200 {
@@ -213,8 +215,8 @@ fn a_standby_keeps_nothing_that_grows_with_churn() {
 }
 
 /// A controller that takes `time` for each key.
-fn slow(time: std::time::Duration) -> Controller<ConfigMap> {
-    Controller::new("maps", move |_: ObjectKey, _: Context| async move {
+fn slow(time: std::time::Duration) -> Controller {
+    Controller::of::<ConfigMap>(.., "maps", move |_: ObjectKey, _: Context| async move {
         sleep(time).await;
         Ok::<_, ReconcileError>(Action::done())
     })
@@ -261,8 +263,8 @@ fn a_process_that_slept_past_its_lease_begins_no_reconcile() {
         create_map(&world, "a").await;
         let begun: Arc<Mutex<Vec<Instant>>> = Arc::default();
         let every_second =
-            Controller::<ConfigMap>::new("every-second", async |_key: ObjectKey, cx: Context| {
-                cx.state::<Arc<Mutex<Vec<Instant>>>>().lock().push(Instant::now());
+            Controller::of::<ConfigMap>(.., "every-second", async |_key: ObjectKey, cx: Context| {
+                cx.state::<Arc<Mutex<Vec<Instant>>>>()?.lock().push(Instant::now());
                 Ok::<_, ReconcileError>(Action::requeue_after(SECOND))
             });
         let (env, process) = world.env().process();
@@ -293,14 +295,14 @@ fn a_term_sees_nothing_that_came_and_went_before_it() {
     World::run(9, async |world| {
         create_map(&world, "a").await;
         let seen: Arc<Mutex<Vec<usize>>> = Arc::default();
-        let look = Controller::<ConfigMap>::new("maps", async |_key: ObjectKey, cx: Context| {
-            cx.state::<Arc<Mutex<Vec<usize>>>>().lock().push(cx.lister::<Secret>().len());
+        let look = Controller::of::<ConfigMap>(.., "maps", async |_key: ObjectKey, cx: Context| {
+            cx.state::<Arc<Mutex<Vec<usize>>>>()?.lock().push(cx.lister::<Secret>()?.len());
             Ok::<_, ReconcileError>(Action::requeue_after(SECOND))
         });
         let away = world.faults().on(Match::any().resource("leases")).refuse_connection().always();
         let all = world.faults().on(Match::watch("secrets")).hold_after_events(1);
         let deletion = world.faults().on(Match::watch("secrets")).hold_after_events(2);
-        let (manager, _) = replica(&world, "only", look.owns::<Secret>().state(seen.clone()));
+        let (manager, _) = replica(&world, "only", look.owns::<Secret>(..).state(seen.clone()));
         let _running = world.env().spawn(manager.run());
         sleep(5 * SECOND).await;
         // What is there is the same as before, but the watch has both events still to come.

@@ -42,7 +42,7 @@ fn an_error_of_a_proxy_after_a_commit_makes_no_second_child() {
             world.faults().on(Match::watch("secrets")).delay_events(3 * SECOND).always();
             let client = behind_a_proxy(world.client_named("controller"), status);
             let runtime = Runtime::with(client, world.env().clone(), Metrics::default());
-            let controller = Controller::<ConfigMap>::new("proxy", one_child).owns::<Secret>();
+            let controller = Controller::of::<ConfigMap>(.., "proxy", one_child).owns::<Secret>(..);
             let _running = world.env().spawn(async move { controller.run(&runtime).await });
             sleep(30 * SECOND).await;
             assert_eq!(count_secrets(&world).await, 1, "after {status}");
@@ -64,7 +64,7 @@ fn the_deletion_of_a_collection_is_waited_for() {
         let reconcile = move |_: ObjectKey, cx: Context| {
             let counter = counter.clone();
             async move {
-                if !cx.lister::<Secret>().is_empty() {
+                if !cx.lister::<Secret>()?.is_empty() {
                     counter.inc();
                     let secrets: Api<Secret> = Api::default_namespaced(cx.client());
                     secrets.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
@@ -72,7 +72,7 @@ fn the_deletion_of_a_collection_is_waited_for() {
                 Ok::<_, ReconcileError>(Action::requeue_after(SECOND))
             }
         };
-        let _running = run(&world, Controller::<ConfigMap>::new("sweep", reconcile).owns::<Secret>());
+        let _running = run(&world, Controller::of::<ConfigMap>(.., "sweep", reconcile).owns::<Secret>(..));
         sleep(60 * SECOND).await;
         assert_eq!((deletions.get(), count_secrets(&world).await), (1, 0));
     });
@@ -121,7 +121,7 @@ fn a_write_to_a_quiet_kind_that_never_arrived_is_tried_again_at_once() {
                     Ok::<_, ReconcileError>(Action::done())
                 }
             };
-            let running = run(&world, Controller::<ConfigMap>::new("quiet", reconcile).owns::<Secret>());
+            let running = run(&world, Controller::of::<ConfigMap>(.., "quiet", reconcile).owns::<Secret>(..));
             for n in 0..10 {
                 create_map(&world, &format!("other-{n}")).await;
             }

@@ -16,7 +16,7 @@ const PAGE: &str = include_str!("../../../../docs/why-was-it-reconciled.md");
 const THIS: &str = include_str!("why.rs");
 
 async fn stamp(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    if cx.lister::<ConfigMap>().get(&key).is_some() {
+    if cx.lister::<ConfigMap>()?.get(&key).is_some() {
         let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
         let last = json!({"data": {"lastReconcile": cx.reconcile_id().to_string()}});
         let params = PatchParams { field_manager: Some("stamp".into()), ..PatchParams::default() };
@@ -55,7 +55,7 @@ fn the_page_shows_the_code_and_what_it_prints() {
     World::run(1, async |world| {
         // While a loop takes no time, virtual time stands still.
         world.faults().on(Match::patch("configmaps")).delay_response(SECOND / 100).always();
-        let running = run(&world, Controller::<ConfigMap>::new("stamp", stamp));
+        let running = run(&world, Controller::of::<ConfigMap>(.., "stamp", stamp));
         let mut facts = running.runtime.facts().subscribe();
         create_map(&world, "web").await;
         let (mut all, mut round) = (String::new(), 0);

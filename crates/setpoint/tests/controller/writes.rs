@@ -18,8 +18,8 @@ async fn create_if_missing(
     client: Client,
     again: Duration,
 ) -> Result<Action, ReconcileError> {
-    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
-    if cx.lister::<Secret>().is_empty() {
+    let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
+    if cx.lister::<Secret>()?.is_empty() {
         let secrets: Api<Secret> = Api::default_namespaced(client);
         secrets.create(&PostParams::default(), &child_of(&map)).await?;
     }
@@ -34,7 +34,7 @@ fn children_with_a_slow_watch(tracked: bool) -> usize {
             let client = if tracked { cx.client() } else { cx.untracked_client() };
             create_if_missing(key, cx, client, SECOND)
         };
-        let _running = run(&world, Controller::<ConfigMap>::new("slow", reconcile).owns::<Secret>());
+        let _running = run(&world, Controller::of::<ConfigMap>(.., "slow", reconcile).owns::<Secret>(..));
         sleep(60 * SECOND).await;
         count_secrets(&world).await
     })
@@ -60,7 +60,7 @@ fn children_with_a_lost_response(tracked: bool) -> usize {
             let client = if tracked { cx.client() } else { cx.untracked_client() };
             create_if_missing(key, cx, client, SECOND)
         };
-        let _running = run(&world, Controller::<ConfigMap>::new("lost", reconcile).owns::<Secret>());
+        let _running = run(&world, Controller::of::<ConfigMap>(.., "lost", reconcile).owns::<Secret>(..));
         sleep(60 * SECOND).await;
         assert!(world.faults().fired().iter().any(|fired| fired.to_string().contains("lost the response")));
         count_secrets(&world).await
@@ -90,7 +90,7 @@ fn a_reconcile_that_is_cut_off_in_the_middle_of_a_write_makes_no_second_child() 
             create_if_missing(key, cx, client, SECOND)
         };
         let controller =
-            Controller::<ConfigMap>::new("cut", reconcile).owns::<Secret>().time_limit(2 * SECOND);
+            Controller::of::<ConfigMap>(.., "cut", reconcile).owns::<Secret>(..).time_limit(2 * SECOND);
         let _running = run(&world, controller);
         sleep(60 * SECOND).await;
         assert_eq!(count_secrets(&world).await, 1);
@@ -111,13 +111,13 @@ fn a_deletion_is_waited_for_too() {
         world.faults().on(Match::watch("secrets")).delay_events(5 * SECOND).always();
         // Deletes the child as long as it is there. A second delete would fail with 404.
         async fn reconcile(_: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-            if !cx.lister::<Secret>().is_empty() {
+            if !cx.lister::<Secret>()?.is_empty() {
                 let secrets: Api<Secret> = Api::default_namespaced(cx.client());
                 secrets.delete("child", &DeleteParams::default()).await?;
             }
             Ok(Action::requeue_after(SECOND))
         }
-        let running = run(&world, Controller::<ConfigMap>::new("delete", reconcile).owns::<Secret>());
+        let running = run(&world, Controller::of::<ConfigMap>(.., "delete", reconcile).owns::<Secret>(..));
         sleep(60 * SECOND).await;
         assert_eq!(
             running.metric("controller_runtime_reconcile_errors_total", &[("controller", "delete")]),
@@ -137,7 +137,7 @@ fn the_wait_is_bounded_and_counted() {
             create_if_missing(key, cx, client, SECOND)
         };
         let controller =
-            Controller::<ConfigMap>::new("held", reconcile).owns::<Secret>().catch_up_limit(10 * SECOND);
+            Controller::of::<ConfigMap>(.., "held", reconcile).owns::<Secret>(..).catch_up_limit(10 * SECOND);
         let running = run(&world, controller);
         sleep(25 * SECOND).await;
         assert_eq!(running.metric("setpoint_controller_catch_up_late_total", &[("controller", "held")]), 2);

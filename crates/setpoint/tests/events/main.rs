@@ -212,7 +212,7 @@ async fn the_task_ends_with_the_last_recorder() {
 }
 
 async fn tell(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(map) = cx.lister::<ConfigMap>().get(&key) else { return Ok(Action::done()) };
+    let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
     for reason in ["Pulled", "Created", "Started"] {
         cx.recorder().event(&*map, Event::normal(reason, "done"));
     }
@@ -231,7 +231,7 @@ async fn what_a_busy_controller_does_is_told_whole() {
     world.faults().on(Match::create("events.events.k8s.io")).delay_request(SECOND / 100).always();
     let metrics = Metrics::default();
     let runtime = Runtime::with(world.client(), world.env().clone(), metrics.clone());
-    let controller = Controller::<ConfigMap>::new("foo-controller", tell).workers(8);
+    let controller = Controller::of::<ConfigMap>(.., "foo-controller", tell).workers(8);
     let running = world.env().spawn(async move { controller.run(&runtime).await });
     tokio::time::sleep(60 * SECOND).await;
     assert_eq!(dropped(&metrics, "queue_full"), Some(0));

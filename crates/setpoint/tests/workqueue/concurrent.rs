@@ -47,7 +47,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use setpoint::reasons::{self, Cause};
+use setpoint::reasons::{self, Cause, Reason};
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::{future, thread};
 use tokio::time::Instant;
@@ -57,7 +57,9 @@ use self::shared::{Found, Shared};
 
 type Queue = Arc<Shared<usize>>;
 
-const SOON: (Cause, Duration) = (Cause::Requeue, Duration::ZERO);
+fn soon() -> (Reason, Duration) {
+    (Reason::new(Cause::Requeue), Duration::ZERO)
+}
 
 /// What `WorkQueue::get` does, without a clock: a key that waits for its time is due already.
 struct Get<'a> {
@@ -248,7 +250,7 @@ fn a_timer_whose_get_is_dropped_reaches_the_next_one() {
             seen.work(&patient, item);
         });
         ledger.wanted[0].fetch_add(1, Ordering::SeqCst);
-        queue.add_at(0, 0, Instant::now(), SOON);
+        queue.add_at(0, 0, Instant::now(), soon());
         if fickle.join().unwrap() {
             ledger.add(&queue, 1, 0);
         }
@@ -271,7 +273,7 @@ fn keys_whose_time_has_come_reach_workers_that_wait() {
         let due = Instant::now();
         for key in 0..3 {
             ledger.wanted[key].fetch_add(1, Ordering::SeqCst);
-            queue.add_at(key, 0, due, SOON);
+            queue.add_at(key, 0, due, soon());
         }
         join([fickle]);
         queue.shut_down(|_| ());

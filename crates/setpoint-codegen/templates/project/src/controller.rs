@@ -23,13 +23,13 @@ use kube::ResourceExt;
 use setpoint::conditions::{new_condition, set_condition};
 {% endif %}
 {% if owned %}
-use setpoint::controller::{Predicate, Watchable};
 use setpoint::owner::is_controlled_by;
-use setpoint::{Action, Context, Controller, Ensured, Event, ObjectKey, ReconcileError, Verb};
+use setpoint::{
+    Action, Context, Controller, Ensured, Event, ObjectKey, Predicate, ReconcileError, Verb, Watch, Watchable,
+};
 use setpoint::ensure;
 {% else %}
-use setpoint::controller::Predicate;
-use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
+use setpoint::{Action, Context, Controller, ObjectKey, Predicate, ReconcileError, Watch};
 {% endif %}
 {% if conditions %}
 use setpoint::patch_status;
@@ -46,10 +46,10 @@ pub const READY: &str = "Ready";
 
 {% endif %}
 /// The controller: what to call, what to watch, and what it writes (config/rbac is made from that).
-pub fn controller() -> Controller<api::Widget> {
-    Controller::new(crate::NAME, reconcile)
-        // What we write into a status ourselves is no news.
-        .filter(Predicate::generation_changed())
+pub fn controller() -> Controller {
+    // What we write into a status ourselves is no news.
+    let widgets = Watch::<api::Widget>::new().filter(Predicate::generation_changed());
+    Controller::of(widgets, crate::NAME, reconcile)
 {% if conditions %}
         .writes_status::<api::Widget>()
 {% endif %}
@@ -64,7 +64,7 @@ pub fn controller() -> Controller<api::Widget> {
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let Some(object) = cx.lister::<api::Widget>().get(&key) else {
+    let Some(object) = cx.lister::<api::Widget>()?.get(&key) else {
         return Ok(Action::done()); // it is gone, and what it owned goes with it
     };
     if object.metadata.deletion_timestamp.is_some() {
@@ -98,7 +98,7 @@ where
     C: Serialize + Debug,
 {
     let (name, namespace) = (wanted.name_any(), wanted.namespace().unwrap_or_default());
-    let current = cx.lister::<C>().get(&ObjectKey::namespaced(&namespace, &name));
+    let current = cx.lister::<C>()?.get(&ObjectKey::namespaced(&namespace, &name));
     if current.as_deref().is_some_and(|current| !is_controlled_by(current, object)) {
         return Err(format!("the {} {name} is there already, and is not ours", C::kind(&())).into());
     }

@@ -1,0 +1,263 @@
+//! What makes a controller reconcile: watches, each with the keys that its objects concern. Some are there from the
+//! beginning, others come and go while it runs.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, join_all};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::Key;
+use super::caches::{Cache, Caches, Watched};
+use super::enqueue::{Enqueue, MapFn, Rule};
+use super::intake::Intake;
+use super::listers::Listers;
+use crate::factory::Lease;
+use crate::facts::CacheName;
+use crate::watch::{Change, Watch, WatchId, Watchable};
+use crate::workqueue::SourceNames;
+use crate::{
+    CacheSyncError, HandlerOptions, Lister, Object, Registration, SharedInformer, SharedInformerFactory,
+    WorkQueue,
+};
+
+/// After so many objects a replay lets others run.
+const OBJECTS_A_TURN: usize = 64;
+
+/// A watch of a controller that does not run yet.
+pub(super) struct Source<Q>(Box<dyn FnOnce(&Sources<Q>) -> Arc<Attached<Q>> + Send>);
+
+impl<Q: Key> Source<Q> {
+    /// Without a map, what changes causes no reconcile.
+    pub(super) fn new<T: Watchable>(watch: Watch<T>, map: Option<MapFn<T, Q>>) -> Source<Q> {
+        Source(Box::new(move |sources| {
+            let informer = sources.factory.informer_of(&watch);
+            sources.attach(&watch, map, informer, None)
+        }))
+    }
+
+    pub(super) fn attach(self, sources: &Sources<Q>) -> Arc<Attached<Q>> {
+        (self.0)(sources)
+    }
+}
+
+/// All watches of a controller that runs.
+pub(super) struct Sources<Q> {
+    pub(super) controller: String,
+    pub(super) factory: SharedInformerFactory,
+    pub(super) queue: WorkQueue<Q>,
+    pub(super) intake: Arc<Intake<Q>>,
+    pub(super) resync: Option<Duration>,
+    pub(super) sync_limit: Duration,
+    pub(super) caches: Arc<Caches>,
+    pub(super) listers: Arc<Listers>,
+    pub(super) names: SourceNames,
+    pub(super) numbers: Mutex<Numbers>,
+    pub(super) attached: Mutex<Vec<Arc<Attached<Q>>>>,
+    /// Those that came while it runs.
+    pub(super) added: Mutex<BTreeMap<WatchId, Arc<Attached<Q>>>>,
+}
+
+/// The numbers of the sources that keys can be held for. Those of what is gone are used again.
+#[derive(Default)]
+pub(super) struct Numbers {
+    next: u32,
+    free: Vec<Range<u32>>,
+}
+
+impl Numbers {
+    fn take(&mut self, count: u32) -> Range<u32> {
+        if let Some(at) = self.free.iter().position(|range| range.end - range.start == count) {
+            return self.free.swap_remove(at);
+        }
+        let first = self.next;
+        self.next += count;
+        first..self.next
+    }
+}
+
+/// A kind that is being watched.
+pub(super) struct Attached<Q> {
+    id: WatchId,
+    cache: Arc<dyn Cache>,
+    list_in: Box<dyn Fn(&Listers) + Send + Sync>,
+    /// None for what is only read.
+    handler: Mutex<Option<Registration>>,
+    has_heard: Option<watch::Receiver<bool>>,
+    replay: Option<Box<dyn Replay<Q>>>,
+    numbers: Range<u32>,
+    /// Of one that came while the controller runs. It goes last; then the cache goes too, if nobody else has it.
+    _lease: Option<Lease>,
+}
+
+impl<Q> Attached<Q> {
+    /// Waits until the cache has synced, and the handler has heard of it all: what it hears later is news.
+    pub(super) async fn wait_for_sync(&self) {
+        self.cache.wait_for_sync().await;
+        if let Some(has_heard) = &self.has_heard {
+            // If the handler is taken away meanwhile, nobody waits for it.
+            let mut has_heard = has_heard.clone();
+            let _heard = has_heard.wait_for(|has_heard| *has_heard).await;
+        }
+    }
+}
+
+impl<Q: Key> Sources<Q> {
+    /// Watches for as long as what comes back is attached.
+    pub(super) fn lease<T: Watchable>(&self, watch: &Watch<T>, map: Option<MapFn<T, Q>>) -> Arc<Attached<Q>> {
+        let (informer, lease) = self.factory.lease(watch);
+        self.attach(watch, map, informer, Some(lease))
+    }
+
+    /// Watches, and lets what is told come into the queue.
+    fn attach<T: Watchable>(
+        &self,
+        watch: &Watch<T>,
+        map: Option<MapFn<T, Q>>,
+        informer: SharedInformer<T>,
+        lease: Option<Lease>,
+    ) -> Arc<Attached<Q>> {
+        let lister = informer.lister();
+        let rule = map.map(|map| Arc::new(Rule { map, predicate: watch.predicate().clone() }));
+        let registration = rule.clone().map(|rule| self.add_handler(&informer, rule));
+        let numbers = self.number(&informer);
+        let (id, list_id, listed) = (watch.id(), (watch.id(), watch.to_string()), lister.clone());
+        let attached = Attached {
+            id,
+            list_in: Box::new(move |listers| listers.add(list_id.clone(), listed.clone())),
+            has_heard: registration.as_ref().map(Registration::synced),
+            handler: Mutex::new(registration),
+            replay: rule.map(|rule| -> Box<dyn Replay<Q>> { Box::new(Cached { rule, lister }) }),
+            cache: Arc::new(Watched::new(informer, self.queue.clone(), numbers.start)),
+            numbers,
+            _lease: lease,
+        };
+        attached.cache.start();
+        let attached = Arc::new(attached);
+        self.attached.lock().push(attached.clone());
+        attached
+    }
+
+    fn add_handler<T: Watchable>(&self, informer: &SharedInformer<T>, rule: Arc<Rule<T, Q>>) -> Registration {
+        let options = HandlerOptions { resync: self.resync, name: Some(self.controller.clone()) };
+        let handler = Enqueue {
+            rule,
+            intake: self.intake.clone(),
+            resource: informer.name().into(),
+            has_managers: informer.keeps_managed_fields(),
+        };
+        informer.add_handler_with(handler, options)
+    }
+
+    /// The numbers of an informer's scopes as sources of the queue.
+    fn number<T: Object>(&self, informer: &SharedInformer<T>) -> Range<u32> {
+        let new: Vec<CacheName> =
+            informer.scopes().map(|scope| CacheName::new(informer.name(), scope)).collect();
+        let numbers = self.numbers.lock().take(new.len() as u32);
+        let mut names = self.names.write();
+        for (number, name) in numbers.clone().zip(new) {
+            match names.get_mut(number as usize) {
+                Some(old) => *old = name,
+                None => names.push(name),
+            }
+        }
+        numbers
+    }
+
+    /// From now on its objects can be read, and what is written is looked for in its cache.
+    pub(super) fn publish(&self, attached: &Attached<Q>) {
+        if self.caches.add(&attached.cache) {
+            (attached.list_in)(&self.listers);
+        }
+    }
+
+    /// Waits until all of these have synced, and says which ones have not in time.
+    pub(super) async fn sync(&self, these: &[Arc<Attached<Q>>]) -> Result<(), CacheSyncError> {
+        let synced = join_all(these.iter().map(|attached| attached.wait_for_sync()));
+        if tokio::time::timeout(self.sync_limit, synced).await.is_ok() {
+            return Ok(());
+        }
+        let late = these.iter().filter_map(|attached| {
+            let trouble = attached.cache.sync_state().err()?;
+            Some((attached.cache.resource().to_owned(), trouble))
+        });
+        Err(CacheSyncError { not_synced: late.collect() })
+    }
+
+    /// Stops watching: when this returns, nothing of it comes into the queue any more, and no key is held for it.
+    pub(super) async fn detach(&self, attached: Arc<Attached<Q>>) {
+        self.attached.lock().retain(|other| !Arc::ptr_eq(other, &attached));
+        if self.caches.remove(&attached.cache) {
+            self.listers.remove(&attached.id);
+        }
+        let handler = attached.handler.lock().take();
+        if let Some(handler) = handler {
+            handler.remove().await;
+        }
+        attached.cache.release();
+        self.numbers.lock().free.push(attached.numbers.clone());
+    }
+
+    /// The keys that the cached objects concern, watch by watch.
+    pub(super) async fn replay(&self, mut queue: impl FnMut(Q)) {
+        let all = self.attached.lock().clone();
+        for replay in all.iter().filter_map(|attached| attached.replay.as_deref()) {
+            replay.keys().await.into_iter().for_each(&mut queue);
+        }
+    }
+}
+
+/// A kind whose objects can be gone through again.
+trait Replay<Q>: Send + Sync {
+    /// The keys that the cached objects concern, in order, as if they all came now.
+    fn keys(&self) -> BoxFuture<'_, Vec<Q>>;
+}
+
+struct Cached<T, Q> {
+    rule: Arc<Rule<T, Q>>,
+    lister: Lister<T>,
+}
+
+impl<T: Object, Q: Key> Replay<Q> for Cached<T, Q> {
+    fn keys(&self) -> BoxFuture<'_, Vec<Q>> {
+        Box::pin(async {
+            let mut keys = Vec::new();
+            for (n, object) in self.lister.view(|view| view.all()).into_iter().enumerate() {
+                // A panic is the user's, and costs no other object its turn.
+                let call = || match self.rule.predicate.passes(|| Change::Added(&object)) {
+                    true => (self.rule.map)(&object),
+                    false => Vec::new(),
+                };
+                match catch_unwind(AssertUnwindSafe(call)) {
+                    Ok(concerned) => keys.extend(concerned),
+                    Err(_) => {
+                        tracing::error!(key = %object.key(), "a filter or a mapping panicked; the object is left out");
+                    }
+                }
+                if n % OBJECTS_A_TURN == OBJECTS_A_TURN - 1 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            keys.sort_unstable();
+            keys.dedup();
+            keys
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_what_is_gone_are_used_again() {
+        let mut numbers = Numbers::default();
+        assert_eq!((numbers.take(1), numbers.take(2), numbers.take(1)), (0..1, 1..3, 3..4));
+        numbers.free.push(0..1);
+        assert_eq!((numbers.take(2), numbers.take(1), numbers.take(1)), (4..6, 0..1, 6..7));
+    }
+}

@@ -1,0 +1,126 @@
+//! How a controller starts: it watches, waits for its caches, and is ready to work.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::caches::Caches;
+use super::context::Shared;
+use super::detector::Detector;
+use super::intake::Intake;
+use super::listers::Listers;
+use super::metrics::ControllerMetrics;
+use super::prepared::Ready;
+use super::sources::{Attached, Numbers, Sources};
+use super::worker::{self, Work};
+use super::{Controller, ControllerError, Key, Prepared, Runtime, Shift, Watches};
+use crate::Recorder;
+use crate::ensure::memory::Memory;
+use crate::facts::{ControllerProbe, Name};
+use crate::mutants::{Promise, is_kept};
+use crate::workqueue::SourceNames;
+
+impl<Q: Key> Controller<Q> {
+    /// Runs until the runtime is shut down: waits for the caches, then works. After the shutdown, the reconciles that
+    /// run are finished, and what is queued is left; drop the future to end at once.
+    pub async fn run(self, runtime: &Runtime) -> Result<(), ControllerError> {
+        if let Some(prepared) = self.prepare(runtime).await? {
+            let (client, ending) = (runtime.client.clone(), runtime.shutdown.clone());
+            prepared.work(Shift { client, fence: None, ending, is_term: false, grace: None }).await;
+        }
+        Ok(())
+    }
+
+    /// Watches, and waits for the caches. None if the runtime is shut down before.
+    pub(crate) async fn prepare(self, runtime: &Runtime) -> Result<Option<Prepared>, ControllerError> {
+        if self.owns_something && self.primary.is_none() {
+            return Err(ControllerError::NoKind { controller: self.name });
+        }
+        let metrics = ControllerMetrics::new(&runtime.metrics, &self.name, self.workers);
+        let (name, measured, called) = (self.name.clone(), metrics.clone(), self.called);
+        let on_release = move |released| worker::released(&measured, &name, called, &released);
+        let (queue_name, source_names) = (Name::from(self.name.as_str()), SourceNames::default());
+        let queue = self
+            .queue
+            .on_release(on_release)
+            .metrics(self.name.clone(), &runtime.metrics)
+            .telling(queue_name.clone(), &runtime.facts, source_names.clone(), called)
+            .build();
+        let intake = Arc::new(Intake::new(queue.clone(), self.debounce));
+        let sources = Arc::new(Sources {
+            controller: self.name.clone(),
+            factory: runtime.factory.clone(),
+            queue: queue.clone(),
+            intake: intake.clone(),
+            resync: self.resync,
+            sync_limit: self.sync_limit,
+            caches: Arc::new(Caches::default()),
+            listers: Arc::new(Listers::default()),
+            names: source_names,
+            numbers: Mutex::new(Numbers::default()),
+            attached: Mutex::default(),
+            added: Mutex::default(),
+        });
+        let attached: Vec<_> = self.sources.into_iter().map(|source| source.attach(&sources)).collect();
+        attached.iter().for_each(|attached| sources.publish(attached));
+        if !wait_for_caches(&sources, &attached, &runtime.shutdown).await? {
+            return Ok(None);
+        }
+        let watches = Watches::new(self.running.subscribe(), self.primary);
+        self.running.send_replace(Arc::downgrade(&sources));
+        let triggers = self.triggers.into_iter().map(|keys| runtime.env.spawn(intake.clone().feed(keys)));
+        let triggers = triggers.collect();
+        let recorder = Recorder::builder(runtime.client.clone(), self.name.clone())
+            .env(runtime.env.clone())
+            .metrics(&runtime.metrics)
+            .build();
+        let context = Shared {
+            name: self.name,
+            recorder,
+            listers: sources.listers.clone(),
+            watches: Box::new(watches),
+            state: self.state,
+            env: runtime.env.clone(),
+            shutdown: runtime.shutdown.clone(),
+            memory: Memory::default(),
+        };
+        let work = Arc::new(Work {
+            queue,
+            called,
+            name: queue_name,
+            facts: runtime.facts.clone(),
+            detector: Detector::default(),
+            reconciler: self.reconciler,
+            caches: sources.caches.clone(),
+            context: Arc::new(context),
+            time_limit: self.time_limit,
+            catch_up_limit: self.catch_up_limit,
+            workers: self.workers,
+            metrics,
+        });
+        let weak: Weak<dyn ControllerProbe> = Arc::downgrade(&(work.clone() as Arc<dyn ControllerProbe>));
+        runtime.facts.add_controller(weak);
+        let env = runtime.env.clone();
+        let ready = Ready { work, intake, sources, env, _triggers: triggers, _running: self.running };
+        Ok(Some(Prepared::new(ready)))
+    }
+}
+
+/// Whether they have synced, before the shutdown.
+async fn wait_for_caches<Q: Key>(
+    sources: &Sources<Q>,
+    attached: &[Arc<Attached<Q>>],
+    shutdown: &CancellationToken,
+) -> Result<bool, ControllerError> {
+    if !is_kept(Promise::CacheSync) {
+        return Ok(true);
+    }
+    let synced = tokio::select! {
+        biased;
+        () = shutdown.cancelled() => return Ok(false),
+        synced = sources.sync(attached) => synced,
+    };
+    let controller = sources.controller.clone();
+    synced.map(|()| true).map_err(|source| ControllerError::CacheSync { controller, source })
+}

@@ -1,0 +1,145 @@
+//! Watches that come and go while a controller runs.
+
+use std::sync::{Arc, Weak};
+
+use tokio::sync::watch;
+
+use super::enqueue::MapFn;
+use super::sources::{Attached, Sources};
+use super::{Key, owner_map};
+use crate::watch::{IntoWatch, Kind, Watch, Watchable};
+use crate::{CacheSyncError, Held, ObjectKey};
+
+/// The watches of a controller that runs, to add to and to take from: for operators of kinds that users make.
+///
+/// From [`Context::watches`](super::Context::watches) in a reconcile, or from
+/// [`Controller::watches_handle`](super::Controller::watches_handle) before it runs. A cache starts with its first user,
+/// and goes with the last one.
+///
+/// ```
+/// # use setpoint::kube::core::DynamicObject;
+/// use setpoint::client::find_resource;
+/// use setpoint::{Action, Context, ObjectKey, ReconcileError, Watch};
+///
+/// /// Each key names a kind (`widgets`) that users have made; its objects are watched from now on.
+/// async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+///     let Some(kind) = find_resource(&cx.client(), "example.com", "v1", key.name()).await? else {
+///         return Ok(Action::done());
+///     };
+///     let all = Watch::dynamic(&kind);
+///     let this = key.clone();
+///     cx.watches()?.watches(&all, move |_: &DynamicObject| vec![this.clone()]).await?;
+///     println!("{} of them", cx.lister_of(&all)?.len());
+///     Ok(Action::done())
+/// }
+/// ```
+pub struct Watches<Q = ObjectKey> {
+    sources: watch::Receiver<Weak<Sources<Q>>>,
+    primary: Option<Arc<Kind>>,
+}
+
+impl<Q> Clone for Watches<Q> {
+    fn clone(&self) -> Watches<Q> {
+        Watches { sources: self.sources.clone(), primary: self.primary.clone() }
+    }
+}
+
+impl<Q> std::fmt::Debug for Watches<Q> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watches")
+    }
+}
+
+/// Why a watch was not added.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError {
+    /// The first list did not come in time. Nothing was added.
+    #[error("the watch was not added")]
+    CacheSync(#[from] CacheSyncError),
+    /// The controller does not run any more.
+    #[error("the controller has ended")]
+    Ended,
+    /// The controller has no kind of its own that could own something, or its keys are not those of objects.
+    #[error(
+        "the keys of this controller are not those of one kind: take `Controller::watches_handle`, and `watches`"
+    )]
+    Keys,
+}
+
+impl<Q: Key> Watches<Q> {
+    pub(super) fn new(sources: watch::Receiver<Weak<Sources<Q>>>, primary: Option<Kind>) -> Watches<Q> {
+        Watches { sources, primary: primary.map(Arc::new) }
+    }
+
+    /// Reconciles the keys that `map` names when an object changes, as [`Controller::watches`](super::Controller::watches)
+    /// does, from now on. Returns when the objects that are there are cached, and can be read.
+    ///
+    /// A watch that was added already stays as it is, with the `map` that it came with.
+    pub async fn watches<T: Watchable>(
+        &self,
+        watch: impl IntoWatch<T>,
+        map: impl Fn(&T) -> Vec<Q> + Send + Sync + 'static,
+    ) -> Result<(), WatchError> {
+        self.add(watch.into_watch(), Some(Arc::new(move |object: &Held<T>| map(object)))).await
+    }
+
+    /// Caches objects that cause no reconcile, as [`Controller::reads`](super::Controller::reads) does.
+    pub async fn reads<T: Watchable>(&self, watch: impl IntoWatch<T>) -> Result<(), WatchError> {
+        self.add(watch.into_watch(), None).await
+    }
+
+    /// Takes away a watch that was added here. Says whether there was one. When this returns, nothing of it comes into the
+    /// queue any more.
+    pub async fn remove<T: Watchable>(&self, watch: &Watch<T>) -> Result<bool, WatchError> {
+        let sources = self.sources().await?;
+        let added = sources.added.lock().remove(&watch.id());
+        match added {
+            Some(attached) => {
+                sources.detach(attached).await;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    async fn add<T: Watchable>(&self, watch: Watch<T>, map: Option<MapFn<T, Q>>) -> Result<(), WatchError> {
+        let sources = self.sources().await?;
+        let attached: Arc<Attached<Q>> = {
+            let mut added = sources.added.lock();
+            added.entry(watch.id()).or_insert_with(|| sources.lease(&watch, map)).clone()
+        };
+        if let Err(late) = sources.sync(std::slice::from_ref(&attached)).await {
+            let removed = {
+                let mut added = sources.added.lock();
+                let is_same = added.get(&watch.id()).is_some_and(|other| Arc::ptr_eq(other, &attached));
+                if is_same { added.remove(&watch.id()) } else { None }
+            };
+            if let Some(attached) = removed {
+                sources.detach(attached).await;
+            }
+            return Err(late.into());
+        }
+        let added = sources.added.lock();
+        // Somebody may have taken it away meanwhile.
+        if added.get(&watch.id()).is_some_and(|other| Arc::ptr_eq(other, &attached)) {
+            sources.publish(&attached);
+        }
+        Ok(())
+    }
+
+    /// The sources of the controller, when it runs.
+    async fn sources(&self) -> Result<Arc<Sources<Q>>, WatchError> {
+        let mut sources = self.sources.clone();
+        let begun = sources.wait_for(|sources| sources.strong_count() > 0).await;
+        begun.ok().and_then(|sources| sources.upgrade()).ok_or(WatchError::Ended)
+    }
+}
+
+impl Watches<ObjectKey> {
+    /// Reconciles the owner of an object when that changes, as [`Controller::owns`](super::Controller::owns) does.
+    pub async fn owns<T: Watchable>(&self, watch: impl IntoWatch<T>) -> Result<(), WatchError> {
+        let primary = self.primary.clone().ok_or(WatchError::Keys)?;
+        self.add(watch.into_watch(), Some(owner_map(Some(primary)))).await
+    }
+}

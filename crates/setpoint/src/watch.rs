@@ -1,0 +1,310 @@
+//! Before stage 1: what to watch, as a value.
+
+mod predicate;
+
+use std::any::TypeId;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::RangeFull;
+use std::sync::Arc;
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use self::predicate::{Change, Predicate};
+use crate::factory::Defaults;
+use crate::{Held, InformerBuilder, SharedInformer};
+
+/// What can be watched: every [`kube::Resource`], also a [`DynamicObject`], and the metadata of either.
+pub trait Watchable: Resource + Serialize + DeserializeOwned + Clone + Send + Sync + 'static {}
+
+impl<K> Watchable for K where K: Resource + Serialize + DeserializeOwned + Clone + Send + Sync + 'static {}
+
+/// What to watch: which kind, which of its objects, and which of their changes matter. `T` is what is cached.
+///
+/// A [`Controller`](crate::Controller) takes one wherever a kind is named, and `..` where all objects of a kind are
+/// meant. The order of calls has no meaning: what is said twice must both be true.
+///
+/// ```
+/// use setpoint::k8s_openapi::api::apps::v1::Deployment;
+/// use setpoint::k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+/// use setpoint::{Action, Context, Controller, ObjectKey, Predicate, ReconcileError, Watch};
+///
+/// # async fn reconcile(_: ObjectKey, _: Context) -> Result<Action, ReconcileError> { Ok(Action::done()) }
+/// # let _ =
+/// Controller::of::<Service>(.., "web", reconcile)
+///     .owns(Watch::<Deployment>::new().labels("app=web").filter(Predicate::generation_changed()))
+///     .watches(Watch::<Secret>::metadata_only().namespaces(["certificates"]), |secret| {
+///         vec![ObjectKey::namespaced("default", secret.metadata.name.as_deref().unwrap_or_default())]
+///     })
+///     .reads::<ConfigMap>(..)
+/// # ;
+/// ```
+///
+/// Two watches of one kind with other selectors or namespaces have a cache each; equal ones share one, also with other
+/// controllers. The filter is no part of this: it says which changes cause a reconcile, not what is cached.
+#[must_use]
+pub struct Watch<T> {
+    kind: Kind,
+    make: Make<T>,
+    labels: BTreeSet<String>,
+    fields: BTreeSet<String>,
+    namespaces: Option<BTreeSet<String>>,
+    predicate: Predicate<T>,
+}
+
+/// An informer of the kind, without selectors.
+type Make<T> = Arc<dyn Fn(Client) -> InformerBuilder<T> + Send + Sync>;
+
+/// What is known of a kind, whatever its type.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    pub(crate) resource: ApiResource,
+    pub(crate) is_namespaced: bool,
+}
+
+/// What a watch caches: equal for two that would cache the same, however they came about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WatchId {
+    cached: TypeId,
+    what: String,
+}
+
+impl<K: Watchable + Resource<DynamicType = (), Scope: 'static>> Watch<K> {
+    /// Every object of a kind, in the namespaces that the [factory](crate::SharedInformerFactory) is for.
+    pub fn new() -> Watch<K> {
+        let is_namespaced = TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>();
+        let kind = Kind { resource: ApiResource::erase::<K>(&()), is_namespaced };
+        Watch::with(kind, SharedInformer::<K>::builder)
+    }
+
+    /// The same, but nothing more than the metadata of each object is asked for and cached.
+    pub fn metadata_only() -> Watch<PartialObjectMeta<K>>
+    where
+        PartialObjectMeta<K>: Watchable + Resource<DynamicType = (), Scope: 'static>,
+    {
+        Watch::new()
+    }
+}
+
+impl<K: Watchable + Resource<DynamicType = (), Scope: 'static>> Default for Watch<K> {
+    fn default() -> Watch<K> {
+        Watch::new()
+    }
+}
+
+impl Watch<DynamicObject> {
+    /// Every object of a kind that is known at run time only ([`find_resource`](crate::client::find_resource)).
+    pub fn dynamic(resource: &ApiResource) -> Watch<DynamicObject> {
+        let (kind, resource) = (Kind::dynamic(resource), resource.clone());
+        Watch::with(kind, move |client| SharedInformer::dynamic(client, &resource))
+    }
+
+    /// The same, but nothing more than the metadata of each object is asked for and cached.
+    pub fn dynamic_metadata_only(resource: &ApiResource) -> Watch<PartialObjectMeta<DynamicObject>> {
+        let (kind, resource) = (Kind::dynamic(resource), resource.clone());
+        Watch::with(kind, move |client| SharedInformer::dynamic_metadata(client, &resource))
+    }
+}
+
+impl Kind {
+    fn dynamic(resource: &ApiResource) -> Kind {
+        Kind { resource: resource.clone(), is_namespaced: true }
+    }
+}
+
+impl<T: Watchable> Watch<T> {
+    fn with(kind: Kind, make: impl Fn(Client) -> InformerBuilder<T> + Send + Sync + 'static) -> Watch<T> {
+        Watch {
+            kind,
+            make: Arc::new(make),
+            labels: BTreeSet::new(),
+            fields: BTreeSet::new(),
+            namespaces: None,
+            predicate: Predicate::default(),
+        }
+    }
+
+    /// Only objects whose labels match, like `app=web,tier in (a,b)`.
+    #[doc(alias = "label_selector")]
+    pub fn labels(mut self, selector: impl Into<String>) -> Watch<T> {
+        self.labels.insert(selector.into());
+        self
+    }
+
+    /// Only objects whose fields match, like `spec.nodeName=n1`. Which fields there are depends on the kind.
+    #[doc(alias = "field_selector")]
+    pub fn fields(mut self, selector: impl Into<String>) -> Watch<T> {
+        self.fields.insert(selector.into());
+        self
+    }
+
+    /// Only objects of these namespaces, whatever the [factory](crate::SharedInformerFactory) is for; with none, of all
+    /// namespaces. Each has a list and watch of its own, and all are in one cache.
+    pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Watch<T> {
+        self.namespaces.get_or_insert_default().extend(namespaces.into_iter().map(Into::into));
+        self
+    }
+
+    /// The objects of a dynamic kind are in no namespace. (Of other kinds that is known.) Say it if such objects own others
+    /// that are in one: an owner reference names no namespace.
+    pub fn cluster_scoped(mut self) -> Watch<T> {
+        self.kind.is_namespaced = false;
+        self
+    }
+
+    /// Lets only some changes cause a reconcile. All objects are cached, whatever the filter.
+    pub fn filter(mut self, predicate: Predicate<T>) -> Watch<T> {
+        self.predicate = self.predicate.and(predicate);
+        self
+    }
+
+    /// The same with a function of your own that sees updates, as `|old, new|`. Adds and deletes pass.
+    ///
+    /// ```
+    /// use setpoint::Watch;
+    /// use setpoint::k8s_openapi::api::apps::v1::Deployment;
+    ///
+    /// let rollouts = Watch::<Deployment>::new().filter_updates(|old, new| old.status != new.status);
+    /// # let _ = rollouts;
+    /// ```
+    pub fn filter_updates(
+        self,
+        passes: impl Fn(&Held<T>, &Held<T>) -> bool + Send + Sync + 'static,
+    ) -> Watch<T> {
+        self.filter(Predicate::updates(passes))
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    pub(crate) fn predicate(&self) -> &Predicate<T> {
+        &self.predicate
+    }
+
+    /// The informer that it asks for.
+    pub(crate) fn builder(&self, client: Client, defaults: &Defaults) -> InformerBuilder<T> {
+        let mut builder = (self.make)(client).inherit(defaults);
+        if !self.kind.is_namespaced {
+            builder = builder.in_namespaces([]);
+        } else if let Some(namespaces) = &self.namespaces {
+            builder = builder.in_namespaces(namespaces.iter().cloned());
+        }
+        if let Some(labels) = joined(&self.labels) {
+            builder = builder.label_selector(labels);
+        }
+        if let Some(fields) = joined(&self.fields) {
+            builder = builder.field_selector(fields);
+        }
+        builder
+    }
+
+    pub(crate) fn id(&self) -> WatchId {
+        let ApiResource { api_version, plural, .. } = &self.kind.resource;
+        let what =
+            format!("{api_version} {plural} {:?} {:?} {:?}", self.namespaces, self.labels, self.fields);
+        WatchId { cached: TypeId::of::<T>(), what }
+    }
+}
+
+fn joined(selectors: &BTreeSet<String>) -> Option<String> {
+    let all: Vec<&str> = selectors.iter().map(String::as_str).filter(|one| !one.is_empty()).collect();
+    (!all.is_empty()).then(|| all.join(","))
+}
+
+impl<T> Clone for Watch<T> {
+    fn clone(&self) -> Watch<T> {
+        Watch {
+            kind: self.kind.clone(),
+            make: self.make.clone(),
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+            namespaces: self.namespaces.clone(),
+            predicate: self.predicate.clone(),
+        }
+    }
+}
+
+/// `pods`, `deployments.apps with labels app=web in a, b`.
+impl<T> fmt::Display for Watch<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ApiResource { plural, group, .. } = &self.kind.resource;
+        f.write_str(plural)?;
+        if !group.is_empty() {
+            write!(f, ".{group}")?;
+        }
+        for (what, selectors) in [("labels", &self.labels), ("fields", &self.fields)] {
+            if let Some(selectors) = joined(selectors) {
+                write!(f, " with {what} {selectors}")?;
+            }
+        }
+        match &self.namespaces {
+            Some(namespaces) if !namespaces.is_empty() => {
+                let all: Vec<&str> = namespaces.iter().map(String::as_str).collect();
+                write!(f, " in {}", all.join(", "))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Watch<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Watch({self})")
+    }
+}
+
+/// What names a [`Watch`]: one, or `..` for every object of a kind.
+pub trait IntoWatch<T> {
+    /// The watch.
+    fn into_watch(self) -> Watch<T>;
+}
+
+impl<T> IntoWatch<T> for Watch<T> {
+    fn into_watch(self) -> Watch<T> {
+        self
+    }
+}
+
+impl<T> IntoWatch<T> for &Watch<T> {
+    fn into_watch(self) -> Watch<T> {
+        self.clone()
+    }
+}
+
+/// `..` is every object of the kind, as it is every item of a collection.
+impl<K: Watchable + Resource<DynamicType = (), Scope: 'static>> IntoWatch<K> for RangeFull {
+    fn into_watch(self) -> Watch<K> {
+        Watch::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+
+    use super::*;
+
+    #[test]
+    fn the_order_of_calls_has_no_meaning() {
+        let one = Watch::<Pod>::new().labels("a=b").namespaces(["x", "y"]).labels("c=d").fields("e=f");
+        let two =
+            Watch::<Pod>::new().fields("e=f").labels("c=d").namespaces(["y"]).labels("a=b").namespaces(["x"]);
+        assert_eq!(one.id(), two.id());
+        assert_eq!(one.to_string(), "pods with labels a=b,c=d with fields e=f in x, y");
+        assert_eq!(one.to_string(), two.to_string());
+    }
+
+    #[test]
+    fn other_objects_or_another_part_of_them_is_another_watch() {
+        let all = Watch::<Pod>::new();
+        assert_ne!(all.id(), all.clone().labels("a=b").id());
+        assert_ne!(all.id(), all.clone().namespaces(["x"]).id());
+        assert_ne!(all.id(), Watch::<Pod>::metadata_only().id());
+        assert_eq!(all.id(), all.clone().filter(Predicate::labels_changed()).id(), "the same is cached");
+    }
+}

@@ -1,0 +1,393 @@
+//! What a controller watches: parts of kinds, kinds that are known at run time only, and what comes and goes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use kube::Resource;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use parking_lot::Mutex;
+use serde_json::json;
+use setpoint::controller::ListerError;
+use setpoint::{Action, Context, Controller, ObjectKey, Predicate, ReconcileError, Watch};
+use setpoint_sim::{Match, World};
+use tokio::time::sleep;
+
+use crate::support::{Counter, SECOND, create_map, map, maps, run};
+
+fn labelled(name: &str, tier: &str) -> ConfigMap {
+    let mut map = map(name);
+    map.metadata.labels = Some([("tier".to_owned(), tier.to_owned())].into());
+    map
+}
+
+fn front() -> Watch<ConfigMap> {
+    Watch::new().labels("tier=front")
+}
+
+fn back() -> Watch<ConfigMap> {
+    Watch::new().labels("tier=back")
+}
+
+type Calls = Arc<Mutex<Vec<String>>>;
+
+fn noting(calls: &Calls) -> impl setpoint::Reconciler + use<> {
+    let calls = calls.clone();
+    move |key: ObjectKey, _: Context| {
+        calls.lock().push(key.name().to_owned());
+        async { Ok::<_, ReconcileError>(Action::done()) }
+    }
+}
+
+fn take(calls: &Calls) -> Vec<String> {
+    let mut calls = std::mem::take(&mut *calls.lock());
+    calls.sort_unstable();
+    calls.dedup();
+    calls
+}
+
+#[test]
+fn two_watches_of_one_kind_have_a_cache_each_and_the_reader_says_which() {
+    World::run(1, async |world| {
+        maps(&world).create(&PostParams::default(), &labelled("a", "front")).await.unwrap();
+        maps(&world).create(&PostParams::default(), &labelled("b", "back")).await.unwrap();
+        let seen: Arc<Mutex<Option<(usize, usize, ListerError, ListerError)>>> = Arc::default();
+        let log = seen.clone();
+        let reconcile = move |_: ObjectKey, cx: Context| {
+            let lens = (cx.lister_of(&front()).unwrap().len(), cx.lister_of(&back()).unwrap().len());
+            let ambiguous = cx.lister::<ConfigMap>().map(drop).unwrap_err();
+            let missing = cx.lister::<Secret>().map(drop).unwrap_err();
+            *log.lock() = Some((lens.0, lens.1, ambiguous, missing));
+            async { Ok::<_, ReconcileError>(Action::done()) }
+        };
+        let _running = run(&world, Controller::of(front(), "front", reconcile).reads(back()));
+        sleep(SECOND).await;
+        let (front, back, ambiguous, missing) = seen.lock().take().expect("a reconcile");
+        assert_eq!((front, back), (1, 1));
+        let both = "configmaps with labels tier=front, configmaps with labels tier=back";
+        assert!(ambiguous.to_string().contains(both), "{ambiguous}");
+        assert!(
+            missing.to_string().contains("has no cache of") && missing.to_string().contains("Secret"),
+            "{missing}"
+        );
+    });
+}
+
+#[test]
+fn equal_watches_share_a_cache_and_what_is_only_read_triggers_nothing() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        let calls = Calls::default();
+        let controller = Controller::of::<Namespace>(.., "namespaces", noting(&calls))
+            .reads::<ConfigMap>(..)
+            .reads(Watch::<ConfigMap>::new());
+        let running = run(&world, controller);
+        sleep(SECOND).await;
+        assert!(!take(&calls).is_empty());
+        create_map(&world, "b").await;
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), [""; 0]);
+        assert_eq!(running.runtime.informers().informer::<ConfigMap>().lister().len(), 2);
+        assert_eq!(world.trace().requests(&Match::watch("configmaps")).count(), 1);
+    });
+}
+
+#[test]
+fn a_watch_of_two_namespaces_leaves_out_the_third() {
+    World::run(1, async |world| {
+        for name in ["x", "y", "z"] {
+            let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+            Api::all(world.direct()).create(&PostParams::default(), &namespace).await.unwrap();
+            let maps: Api<ConfigMap> = Api::namespaced(world.direct(), name);
+            maps.create(&PostParams::default(), &map(name)).await.unwrap();
+        }
+        let calls = Calls::default();
+        let watch = Watch::<ConfigMap>::new().namespaces(["x", "y"]);
+        let _running = run(&world, Controller::of(watch, "some", noting(&calls)));
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["x", "y"]);
+    });
+}
+
+#[test]
+fn a_filter_belongs_to_its_watch_whatever_the_order_of_calls() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        let calls = Calls::default();
+        let quiet = Watch::<Secret>::metadata_only().filter(!Predicate::new(|_| true));
+        let controller = Controller::of(
+            Watch::<ConfigMap>::new().filter_updates(|old, new| old.data != new.data),
+            "data",
+            noting(&calls),
+        )
+        .watches(quiet, |secret: &PartialObjectMeta<Secret>| {
+            ObjectKey::of(&secret.metadata).into_iter().collect()
+        });
+        let _running = run(&world, controller);
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["a"]);
+        let change = async |patch: serde_json::Value| {
+            maps(&world).patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+            sleep(SECOND).await;
+        };
+        change(json!({"metadata": {"labels": {"a": "b"}}})).await;
+        assert_eq!(take(&calls), [""; 0]);
+        change(json!({"data": {"k": "v"}})).await;
+        assert_eq!(take(&calls), ["a"]);
+        let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "s"}})).unwrap();
+        Api::default_namespaced(world.direct()).create(&PostParams::default(), &secret).await.unwrap();
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), [""; 0]);
+    });
+}
+
+fn dynamic_maps() -> Watch<DynamicObject> {
+    Watch::dynamic(&ApiResource::erase::<ConfigMap>(&()))
+}
+
+#[test]
+fn a_controller_can_be_of_a_kind_that_is_known_at_run_time_only_and_own_another() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        let calls = Calls::default();
+        let secrets = Watch::dynamic(&ApiResource::erase::<Secret>(&()));
+        let controller = Controller::of(dynamic_maps(), "dynamic", noting(&calls)).owns(secrets);
+        assert_eq!(controller.permissions().verbs("", "secrets").len(), 2);
+        let _running = run(&world, controller);
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["a"]);
+        let parent = maps(&world).get("a").await.unwrap();
+        let child = crate::support::child_of(&parent);
+        crate::support::secrets(&world).create(&PostParams::default(), &child).await.unwrap();
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["a"], "by its child");
+    });
+}
+
+#[test]
+fn watches_come_and_go_while_the_controller_runs_and_their_caches_with_them() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        let calls = Calls::default();
+        let controller = Controller::of::<Namespace>(.., "operator", noting(&calls));
+        let watches = controller.watches_handle();
+        let running = run(&world, controller);
+        sleep(SECOND).await;
+        take(&calls);
+        let key = |map: &DynamicObject| ObjectKey::of(&map.metadata).into_iter().collect();
+        watches.watches(dynamic_maps(), key).await.unwrap();
+        watches.watches(dynamic_maps(), key).await.unwrap();
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["a"]);
+        create_map(&world, "b").await;
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["b"]);
+        assert!(running.runtime.informers().synced_by_kind().contains_key("configmaps"));
+
+        assert!(watches.remove(&dynamic_maps()).await.unwrap());
+        assert!(!watches.remove(&dynamic_maps()).await.unwrap(), "it is gone already");
+        sleep(SECOND).await;
+        create_map(&world, "c").await;
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), [""; 0]);
+        assert!(!running.runtime.informers().synced_by_kind().contains_key("configmaps"));
+
+        watches.watches(dynamic_maps(), key).await.unwrap();
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["a", "b", "c"], "it can come again");
+        running.runtime.shutdown().cancel();
+        running.task.await.unwrap().unwrap();
+        let ended = watches.reads(dynamic_maps()).await.unwrap_err();
+        assert_eq!(ended.to_string(), "the controller has ended");
+    });
+}
+
+#[test]
+fn a_cache_that_somebody_else_uses_stays_when_a_watch_goes() {
+    World::run(1, async |world| {
+        let controller = Controller::of::<Namespace>(.., "operator", noting(&Calls::default()));
+        let watches = controller.watches_handle();
+        let running = run(&world, controller);
+        watches.reads::<ConfigMap>(..).await.unwrap();
+        let informer = running.runtime.informers().informer::<ConfigMap>();
+        assert!(watches.remove(&Watch::<ConfigMap>::new()).await.unwrap());
+        create_map(&world, "a").await;
+        sleep(SECOND).await;
+        assert_eq!(informer.lister().len(), 1);
+    });
+}
+
+#[test]
+fn a_watch_that_cannot_sync_is_not_added_and_the_error_says_why() {
+    World::run(1, async |world| {
+        let controller =
+            Controller::of::<Namespace>(.., "operator", noting(&Calls::default())).sync_limit(10 * SECOND);
+        let watches = controller.watches_handle();
+        let running = run(&world, controller);
+        let missing = ApiResource {
+            group: "example.com".into(),
+            version: "v1".into(),
+            api_version: "example.com/v1".into(),
+            kind: "Missing".into(),
+            plural: "missings".into(),
+        };
+        let error = watches.reads(Watch::dynamic(&missing)).await.unwrap_err();
+        let cause = std::error::Error::source(&error).expect("a cause").to_string();
+        assert!(cause.contains("missings.example.com"), "{cause}");
+        assert!(!running.runtime.informers().synced_by_kind().contains_key("missings.example.com"));
+    });
+}
+
+#[test]
+fn a_key_that_is_held_for_a_watch_is_released_when_that_goes() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        let calls = Counter::default();
+        let counter = calls.clone();
+        let reconcile = move |key: ObjectKey, cx: Context| {
+            let n = counter.inc();
+            async move {
+                if n == 1 {
+                    cx.watches()?.reads::<Secret>(..).await?;
+                    let secret: Secret = serde_json::from_value(json!({"metadata": {"name": key.name()}}))?;
+                    Api::default_namespaced(cx.client()).create(&PostParams::default(), &secret).await?;
+                }
+                Ok::<_, ReconcileError>(Action::requeue_after(SECOND))
+            }
+        };
+        let _held = world.faults().on(Match::watch("secrets")).hold_after_events(1);
+        let controller = Controller::of::<ConfigMap>(.., "held", reconcile).catch_up_limit(3000 * SECOND);
+        let watches = controller.watches_handle();
+        let _running = run(&world, controller);
+        sleep(60 * SECOND).await;
+        assert_eq!(calls.get(), 1, "its cache does not show the Secret");
+        assert!(watches.remove(&Watch::<Secret>::new()).await.unwrap());
+        sleep(10 * SECOND).await;
+        assert!(calls.get() > 1);
+    });
+}
+
+/// All ConfigMaps of one first letter.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Letter(char);
+
+#[test]
+fn a_controller_can_be_over_keys_of_any_type() {
+    World::run(1, async |world| {
+        for name in ["apple", "avocado", "banana"] {
+            create_map(&world, name).await;
+        }
+        let calls: Arc<Mutex<Vec<(Letter, usize)>>> = Arc::default();
+        let log = calls.clone();
+        let reconcile = move |letter: Letter, cx: Context| {
+            let log = log.clone();
+            async move {
+                let maps = cx.lister::<ConfigMap>()?.list();
+                let of_letter = |map: &&Arc<ConfigMap>| {
+                    map.meta().name.as_deref().is_some_and(|name| name.starts_with(letter.0))
+                };
+                let count = maps.iter().filter(of_letter).count();
+                log.lock().push((letter, count));
+                Ok::<_, ReconcileError>(Action::done())
+            }
+        };
+        let letters = |map: &ConfigMap| {
+            map.metadata.name.iter().filter_map(|name| Some(Letter(name.chars().next()?))).collect()
+        };
+        let controller = Controller::over::<Letter>("letters", reconcile).watches::<ConfigMap>(.., letters);
+        let _running = run(&world, controller);
+        sleep(SECOND).await;
+        let mut counts = calls.lock().clone();
+        counts.retain(|(letter, _)| letter.0 < 'c');
+        counts.sort_unstable();
+        assert_eq!(counts, [(Letter('a'), 2), (Letter('b'), 1)]);
+    });
+}
+
+#[test]
+fn keys_that_are_no_objects_own_nothing() {
+    World::run(1, async |world| {
+        let reconcile = |_: ObjectKey, _: Context| async { Ok::<_, ReconcileError>(Action::done()) };
+        let controller = Controller::over::<ObjectKey>("keys", reconcile).owns::<Secret>(..);
+        let error = run(&world, controller).task.await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("over keys"), "{error}");
+    });
+}
+
+#[test]
+fn a_time_limit_can_depend_on_the_key_and_is_counted() {
+    World::run(1, async |world| {
+        create_map(&world, "slow").await;
+        create_map(&world, "strict").await;
+        let ended = Calls::default();
+        let log = ended.clone();
+        let reconcile = move |key: ObjectKey, _: Context| {
+            let log = log.clone();
+            async move {
+                sleep(20 * SECOND).await;
+                log.lock().push(key.name().to_owned());
+                Ok::<_, ReconcileError>(Action::done())
+            }
+        };
+        let limit = |key: &ObjectKey| (key.name() == "strict").then_some(10 * SECOND);
+        let controller = Controller::of(Watch::<ConfigMap>::new().namespaces(["default"]), "slow", reconcile);
+        let running = run(&world, controller.time_limit_of(limit).workers(4));
+        sleep(25 * SECOND).await;
+        assert!(!take(&ended).contains(&"strict".to_owned()));
+        assert!(
+            running.metric("controller_runtime_reconcile_timeouts_total", &[("controller", "slow")]) >= 1
+        );
+    });
+}
+
+#[test]
+fn debounced_changes_are_one_reconcile_that_knows_of_all_of_them() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        let reasons: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = reasons.clone();
+        let reconcile = move |_: ObjectKey, cx: Context| {
+            log.lock().push(cx.reasons().to_string());
+            async { Ok::<_, ReconcileError>(Action::done()) }
+        };
+        let watch = Watch::<ConfigMap>::new().namespaces(["default"]).fields("metadata.name=a");
+        let _running = run(&world, Controller::of(watch, "calm", reconcile).debounce(30 * SECOND));
+        sleep(60 * SECOND).await;
+        reasons.lock().clear();
+        for n in 0..10 {
+            let patch = json!({"data": {"n": n.to_string()}});
+            maps(&world).patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+            sleep(SECOND).await;
+        }
+        assert_eq!(reasons.lock().len(), 0, "it waits");
+        sleep(40 * SECOND).await;
+        assert_eq!(*reasons.lock(), ["configmaps default/a updated"]);
+    });
+}
+
+#[test]
+fn a_jitter_spreads_keys_that_come_again() {
+    World::run(1, async |world| {
+        for n in 0..8 {
+            create_map(&world, &format!("m{n}")).await;
+        }
+        let times: Arc<Mutex<Vec<tokio::time::Instant>>> = Arc::default();
+        let log = times.clone();
+        let reconcile = move |_: ObjectKey, _: Context| {
+            log.lock().push(tokio::time::Instant::now());
+            async {
+                let later = Action::requeue_after(Duration::from_secs(100));
+                Ok::<_, ReconcileError>(later.with_jitter(Duration::from_secs(50)))
+            }
+        };
+        let watch = Watch::<ConfigMap>::new().namespaces(["default"]);
+        let _running = run(&world, Controller::of(watch, "spread", reconcile).workers(8));
+        sleep(50 * SECOND).await;
+        times.lock().clear();
+        sleep(110 * SECOND).await;
+        let times = times.lock().clone();
+        let (first, last) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+        assert!(times.len() >= 8 && *last - *first > 5 * SECOND, "{times:?}");
+    });
+}
