@@ -147,7 +147,7 @@ impl ClientConfig {
         // kube's own would also try writes again that may have happened, and what must not be tried again at once.
         config.default_retry = false;
         let manners =
-            self.manners.clone().to_host(config.cluster_url.authority().map_or("", |host| host.as_str()));
+            self.manners.clone().for_host(config.cluster_url.authority().map_or("", |host| host.as_str()));
         Ok(manners.around(build(config)?))
     }
 

@@ -154,7 +154,7 @@ mod tests {
             Some(node) => {
                 let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
                     "spec": {"nodeName": node}});
-                Action::Put { value: Bytes::from(crate::object::encode(&pod)), ttl: None }
+                Action::Put { value: crate::object::encode(&pod), ttl: None }
             }
             None => Action::Delete,
         };

@@ -99,7 +99,7 @@ impl Manners {
     }
 
     /// The same, where requests go to this host.
-    pub(super) fn to_host(mut self, host: &str) -> Manners {
+    pub(super) fn for_host(mut self, host: &str) -> Manners {
         self.metrics = self.metrics.map(|metrics| Arc::new(metrics.to_host(host)));
         self
     }

@@ -29,7 +29,10 @@ use crate::{
 const OBJECTS_A_TURN: usize = 64;
 
 /// A watch of a controller that does not run yet.
-pub(super) struct Source<Q>(Box<dyn FnOnce(&Sources<Q>) -> Arc<Attached<Q>> + Send>);
+pub(super) struct Source<Q>(Box<Attach<Q>>);
+
+/// Adds it to the watches of a controller.
+type Attach<Q> = dyn FnOnce(&Sources<Q>) -> Arc<Attached<Q>> + Send;
 
 impl<Q: Key> Source<Q> {
     /// Without a map, what changes causes no reconcile.

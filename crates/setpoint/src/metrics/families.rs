@@ -25,7 +25,9 @@ pub(super) struct Families {
 
 /// Those of one type, by name.
 #[derive(Debug)]
-struct Of<M>(Mutex<BTreeMap<&'static str, (&'static Description, Family<Labels, M, Make>)>>);
+struct Of<M>(Mutex<BTreeMap<&'static str, Described<M>>>);
+
+type Described<M> = (&'static Description, Family<Labels, M, Make>);
 
 impl<M> Default for Of<M> {
     fn default() -> Of<M> {

@@ -48,6 +48,9 @@ struct Test<T> {
     opposite: PassFn<T>,
 }
 
+/// Looks at an update: the old state, and the new one.
+type UpdateFn<T> = dyn Fn(&Held<T>, &Held<T>) -> bool + Send + Sync;
+
 type PassFn<T> = Arc<dyn for<'a> Fn(Change<'a, T>) -> bool + Send + Sync>;
 
 impl<T> Clone for Test<T> {
@@ -74,7 +77,7 @@ impl<T: 'static> Predicate<T> {
     pub fn updates(passes: impl Fn(&Held<T>, &Held<T>) -> bool + Send + Sync + 'static) -> Predicate<T> {
         let passes = Arc::new(passes);
         let other = passes.clone();
-        let of = |passes: Arc<dyn Fn(&Held<T>, &Held<T>) -> bool + Send + Sync>| -> PassFn<T> {
+        let of = |passes: Arc<UpdateFn<T>>| -> PassFn<T> {
             Arc::new(move |change| match change {
                 Change::Updated(old, new) => passes(old, new),
                 Change::Added(_) | Change::Deleted(_) => true,
