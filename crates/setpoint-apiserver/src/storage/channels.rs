@@ -132,7 +132,6 @@ fn values(field: Field, event: &Event) -> [Option<&str>; 2] {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use futures::FutureExt;
 
     use super::super::{Action, Change, Expect, Key, Limits, Memory, ReadError, Storage, Watch};
