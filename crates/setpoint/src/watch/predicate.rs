@@ -33,7 +33,7 @@ impl<T> Copy for Change<'_, T> {}
 /// use setpoint::k8s_openapi::api::apps::v1::Deployment;
 /// use setpoint::{Held, Predicate, Watch};
 ///
-/// let paused = |one: &Deployment| one.spec.as_ref().and_then(|spec| spec.paused);
+/// let paused = |one: &Deployment| one.spec.paused;
 /// let is_paused = Predicate::updates(move |old: &Held<Deployment>, new| paused(old) != paused(new));
 /// let watch = Watch::<Deployment>::new().filter(is_paused.or(Predicate::labels_changed()));
 /// let rest = Watch::<Deployment>::new().filter(!Predicate::generation_changed());
