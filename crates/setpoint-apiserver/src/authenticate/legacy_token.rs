@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::signing_key::{PublicKey, SigningKey};
 use super::{Verified, jwt, shared};
 use crate::contention;
-use crate::handlers::get::read;
+use crate::handlers::get::known;
 use crate::object;
 use crate::resource::Registry;
 use crate::server::Core;
@@ -175,7 +175,7 @@ fn check_claims(claims: &Claims) -> Result<(), String> {
 }
 
 async fn find(core: &Core, key: &Key) -> Option<Value> {
-    let record = read(core, key).await.ok()??;
+    let record = known(core, key).await.ok()??;
     Some(object::decode(&record.value, record.revision))
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::signing_key::PublicKey;
 use super::{Verified, jwt, shared};
-use crate::handlers::get::read;
+use crate::handlers::get::known;
 use crate::object;
 use crate::resource::Registry;
 use crate::server::Core;
@@ -179,7 +179,7 @@ enum Found {
 
 async fn find(core: &Core, plural: &str, namespace: Option<&str>, reference: &Reference) -> Found {
     let resource = Registry::built_in().expect("", "v1", plural);
-    let Ok(Some(record)) = read(core, &resource.key(namespace, &reference.name)).await else {
+    let Ok(Some(record)) = known(core, &resource.key(namespace, &reference.name)).await else {
         return Found::Nothing;
     };
     let object = object::decode(&record.value, record.revision);

@@ -48,6 +48,17 @@ pub(crate) async fn read(core: &Core, key: &Key) -> Result<Option<Arc<Record>>> 
     Ok(core.storage.get(key, Freshness::Latest).await?.record)
 }
 
+/// The record that this server knows of, or the one in the store if it knows of none. It may be a moment old, like those of
+/// kube-apiserver's informers: for questions that each request asks, and that must be answered while a store elsewhere is away.
+pub(crate) async fn known(core: &Core, key: &Key) -> Result<Option<Arc<Record>>> {
+    if let Ok(found) = core.storage.get(key, Freshness::Any).await
+        && found.record.is_some()
+    {
+        return Ok(found.record);
+    }
+    read(core, key).await
+}
+
 /// Waits a little for a revision that the client knows of but this server does not yet. A client that has
 /// talked to another server over the same store may be ahead; one that names the future is told so.
 pub(crate) async fn wait_until_fresh(core: &Core, collection: &str, revision: Revision) -> Result<()> {
