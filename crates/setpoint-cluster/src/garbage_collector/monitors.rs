@@ -30,12 +30,19 @@ const STRANGE_OWNER: Duration = Duration::from_millis(500);
 
 pub(super) struct Monitors {
     collector: Collector,
-    running: BTreeMap<String, SharedInformer<Metadata>>,
+    running: BTreeMap<String, Monitor>,
     /// What says which kinds there are: definitions, and APIServices.
     _definitions: [SharedInformer<Metadata>; 2],
     /// The names of definitions that were seen to go: their objects went before them.
     dropped: Arc<Mutex<BTreeSet<String>>>,
     changed: Arc<Notify>,
+}
+
+/// Watches one kind.
+struct Monitor {
+    /// `apps/v1`.
+    group_version: String,
+    informer: SharedInformer<Metadata>,
 }
 
 impl Monitors {
@@ -72,10 +79,11 @@ impl Monitors {
             tracing::warn!(%error, "cannot ask the server for its kinds; it is tried again");
             sleep(RETRY).await;
         }
-        let synced = futures::future::join_all(self.running.values().map(SharedInformer::wait_for_sync));
+        let informers = || self.running.values().map(|monitor| &monitor.informer);
+        let synced = futures::future::join_all(informers().map(SharedInformer::wait_for_sync));
         if timeout(SYNC_LIMIT, synced).await.is_err() {
             let late: Vec<&str> =
-                self.running.values().filter(|kind| !kind.has_synced()).map(SharedInformer::name).collect();
+                informers().filter(|kind| !kind.has_synced()).map(SharedInformer::name).collect();
             tracing::warn!(?late, "some kinds cannot be listed; collecting without them");
         }
     }
@@ -102,11 +110,16 @@ impl Monitors {
                 found.insert(format!("{} {}", resource.name(), resource.api.version), resource);
             }
         }
-        let gone: Vec<String> =
+        let mut gone: Vec<String> =
             self.running.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
+        if !gone.is_empty() {
+            // Kinds whose server is away for a moment are still there: what goes meanwhile is told when it is back.
+            let away = resources::unknown(&self.collector.client).await?;
+            gone.retain(|name| self.running.get(name).is_none_or(|monitor| !away.contains(&monitor.group_version)));
+        }
         for name in gone {
-            if let Some(informer) = self.running.remove(&name) {
-                informer.shutdown().await;
+            if let Some(monitor) = self.running.remove(&name) {
+                monitor.informer.shutdown().await;
             }
         }
         // The watches of these kinds may have ended before they told of the last deletions.
@@ -123,7 +136,8 @@ impl Monitors {
         }
         for (name, resource) in found {
             if !self.running.contains_key(&name) {
-                self.running.insert(name, self.watch(resource));
+                let group_version = resource.api.api_version.clone();
+                self.running.insert(name, Monitor { group_version, informer: self.watch(resource) });
             }
         }
         Ok(())
