@@ -115,7 +115,9 @@ impl Monitors {
         if !gone.is_empty() {
             // Kinds whose server is away for a moment are still there: what goes meanwhile is told when it is back.
             let away = resources::unknown(&self.collector.client).await?;
-            gone.retain(|name| self.running.get(name).is_none_or(|monitor| !away.contains(&monitor.group_version)));
+            gone.retain(|name| {
+                self.running.get(name).is_none_or(|monitor| !away.contains(&monitor.group_version))
+            });
         }
         for name in gone {
             if let Some(monitor) = self.running.remove(&name) {
