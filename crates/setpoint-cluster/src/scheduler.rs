@@ -86,8 +86,9 @@ fn wakings(ledger: SharedLedger) -> impl Stream<Item = ObjectKey> + Send + 'stat
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let Scheduler { ledger, pods, nodes } = cx.state()?;
-    let pod = cx.lister::<Pod>()?.get(&key).filter(|pod| is_to_schedule(pod));
-    let Some(pod) = pod else {
+    let pod = cx.lister::<Pod>()?.get(&key);
+    ledger.change(|ledger| ledger.look(&key, pod.as_deref()));
+    let Some(pod) = pod.filter(|pod| is_to_schedule(pod)) else {
         ledger.change(|ledger| ledger.stop_waiting(&key));
         return Ok(Action::done());
     };
@@ -96,7 +97,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     nodes.wait_for_sync().await;
     let mut decision = ledger.decide(&key, &pod);
     if decision == Decision::InDoubt {
-        if !is_unbound(&cx, ledger, &pod).await? {
+        if !is_unbound(&cx, ledger, &key, &pod).await? {
             return Ok(Action::done());
         }
         ledger.change(|ledger| ledger.forget_pod(&pod));
@@ -126,7 +127,12 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
 }
 
 /// Asks the server whether a pod whose binding failed has a node after all, and tells the ledger.
-async fn is_unbound(cx: &Context, ledger: &SharedLedger, pod: &Pod) -> Result<bool, kube::Error> {
+async fn is_unbound(
+    cx: &Context,
+    ledger: &SharedLedger,
+    key: &ObjectKey,
+    pod: &Pod,
+) -> Result<bool, kube::Error> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let api: Api<Pod> = Api::namespaced(cx.untracked_client(), namespace);
     let live = api.get_opt(pod.metadata.name.as_deref().unwrap_or_default()).await?;
@@ -134,7 +140,7 @@ async fn is_unbound(cx: &Context, ledger: &SharedLedger, pod: &Pod) -> Result<bo
         ledger.change(|ledger| ledger.forget_pod(pod));
         return Ok(false);
     };
-    ledger.change(|ledger| ledger.see_pod(&live));
+    ledger.change(|ledger| ledger.see_live(key, &live));
     Ok(crate::pod::node_name(&live).is_empty())
 }
 

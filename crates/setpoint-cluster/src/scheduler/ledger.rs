@@ -28,6 +28,9 @@ pub(super) struct SharedLedger {
 pub(super) struct Ledger {
     nodes: Nodes,
     placed: HashMap<String, Placed>,
+    /// The uids of pods whose place no cache has shown yet, by their keys. If the pod goes before that, whoever looks at
+    /// the key next frees the place: its deletion may have been told before the place was taken.
+    unseen: HashMap<ObjectKey, String>,
     waiting: Waiting,
 }
 
@@ -107,6 +110,30 @@ impl Ledger {
         is_freed
     }
 
+    /// Counts a pod as the server has it. The caches may have been told already that it is gone.
+    pub(super) fn see_live(&mut self, key: &ObjectKey, pod: &Pod) -> bool {
+        let is_freed = self.see_pod(pod);
+        if self.placed.contains_key(uid(pod)) {
+            self.unseen.insert(key.clone(), uid(pod).to_owned());
+        }
+        is_freed
+    }
+
+    /// Notes which pod a cache shows at a key. A place that another one had there is free. Says whether there was one.
+    pub(super) fn look(&mut self, key: &ObjectKey, shown: Option<&Pod>) -> bool {
+        let Some(unseen) = self.unseen.get(key) else { return false };
+        match shown {
+            Some(pod) if uid(pod) == unseen => {
+                // Once it is shown where it is, its deletion is told after that.
+                if !crate::pod::node_name(pod).is_empty() {
+                    self.unseen.remove(key);
+                }
+                false
+            }
+            _ => self.unseen.remove(key).is_some_and(|gone| self.free(&gone)),
+        }
+    }
+
     /// Notes that the server has bound a pod to the node where its place is.
     pub(super) fn confirm(&mut self, pod: &Pod) -> bool {
         if let Some(placed) = self.placed.get_mut(uid(pod)) {
@@ -117,7 +144,11 @@ impl Ledger {
 
     /// Frees what a pod had. Says whether that was anything.
     pub(super) fn forget_pod(&mut self, pod: &Pod) -> bool {
-        let Some(placed) = self.placed.remove(uid(pod)) else { return false };
+        self.free(uid(pod))
+    }
+
+    fn free(&mut self, uid: &str) -> bool {
+        let Some(placed) = self.placed.remove(uid) else { return false };
         self.nodes.free(&placed.node, &placed.requests, &placed.ports);
         self.waiting.node_changed(&placed.node, &self.nodes);
         true
@@ -159,6 +190,7 @@ impl Ledger {
         {
             self.stop_waiting(key);
             self.place(pod, &node, needs);
+            self.unseen.insert(key.clone(), uid(pod).to_owned());
             return Decision::Bind(node);
         }
         let why = known.unwrap_or_else(|| self.nodes.explain(&needs).into());
@@ -252,6 +284,31 @@ mod tests {
         assert!(ledger.see_node(&node("a", "1", "1")));
         assert!(!ledger.see_node(&node("a", "1", "1")));
         assert!(ledger.see_node(&node("a", "2", "1")));
+    }
+
+    #[test]
+    fn a_place_taken_after_the_deletion_was_told_is_free_when_the_key_is_looked_at_again() {
+        let mut ledger = Ledger::default();
+        ledger.see_node(&node("a", "1", "10"));
+        let (key, old) = pod("1", "1");
+        // The handler hears that the pod is gone; a worker has still read it, and the binding fails.
+        assert!(!ledger.forget_pod(&old));
+        assert_eq!(ledger.decide(&key, &old), Decision::Bind("a".into()));
+        assert!(!ledger.look(&key, Some(&old)), "it is shown: its place stays");
+        let mut new = old.clone();
+        new.metadata.uid = Some("made anew".into());
+        assert!(ledger.look(&key, Some(&new)), "something became free");
+        assert_eq!(ledger.decide(&key, &new), Decision::Bind("a".into()));
+        // The same by way of the server's own answer.
+        new.spec.as_mut().unwrap().node_name = Some("a".into());
+        ledger.forget_pod(&new);
+        ledger.see_live(&key, &new);
+        assert!(ledger.look(&key, None), "something became free");
+        assert!(ledger.placed.is_empty());
+        // Nothing is noted of a pod that a cache shows on its node.
+        ledger.see_live(&key, &new);
+        assert!(!ledger.look(&key, Some(&new)));
+        assert!(ledger.unseen.is_empty());
     }
 
     fn important(name: &str, priority: i32, second: i64) -> (ObjectKey, Pod) {
