@@ -14,7 +14,7 @@ use setpoint::{Deleted, HandlerFns, SharedInformer};
 use setpoint_apiserver::quota::{Amounts, Counted};
 use setpoint_env::Env;
 use setpoint_kinds::Quantity;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::releases::Releases;
 use crate::resources;
@@ -25,6 +25,9 @@ type Kind = (String, String);
 
 /// How long the first list of a kind may take.
 const SYNC_LIMIT: Duration = Duration::from_secs(30);
+
+/// How often the server is asked for its kinds: a version may be served no more, and another one instead.
+const ASK_AGAIN: Duration = Duration::from_secs(300);
 
 /// Why something cannot be counted.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +42,20 @@ pub(super) struct Counters {
     client: Client,
     env: Env,
     releases: Arc<Releases>,
-    watched: Mutex<BTreeMap<Kind, SharedInformer<Metadata>>>,
+    watched: Mutex<Watched>,
+}
+
+#[derive(Default)]
+struct Watched {
+    kinds: BTreeMap<Kind, Counter>,
+    /// When the server was asked for its kinds.
+    asked: Option<Instant>,
+}
+
+/// Counts the objects of one kind, in the version that the server had when it was asked.
+struct Counter {
+    version: String,
+    informer: SharedInformer<Metadata>,
 }
 
 /// The kinds that a quota limits by nothing but their number.
@@ -72,7 +88,8 @@ impl Counters {
         let kinds = kinds(hard);
         self.watch(&kinds).await?;
         for (group, plural) in kinds {
-            let informer = self.watched.lock().get(&(group.clone(), plural.clone())).cloned();
+            let kind = (group.clone(), plural.clone());
+            let informer = self.watched.lock().kinds.get(&kind).map(|counter| counter.informer.clone());
             let (Some(informer), Some(counted)) = (informer, Counted::of(&group, &plural)) else { continue };
             if timeout(SYNC_LIMIT, informer.wait_for_sync()).await.is_err() {
                 return Err(CountError::NotSynced(plural));
@@ -85,23 +102,35 @@ impl Counters {
         Ok(())
     }
 
-    /// Watches kinds that are not watched yet.
+    /// Watches kinds that are not watched yet, and those of which the server has another version now.
     async fn watch(&self, kinds: &BTreeSet<Kind>) -> Result<(), CountError> {
-        let missing: BTreeSet<Kind> = {
+        {
             let watched = self.watched.lock();
-            kinds.iter().filter(|kind| !watched.contains_key(*kind)).cloned().collect()
-        };
-        if missing.is_empty() {
-            return Ok(());
-        }
-        for resource in resources::discover(&self.client).await.map_err(CountError::Kinds)? {
-            let kind = (resource.api.group.clone(), resource.api.plural.clone());
-            if !missing.contains(&kind) || !resource.is_namespaced || !resource.has("watch") {
-                continue;
+            let now = self.env.instant();
+            let is_fresh = watched.asked.is_some_and(|asked| now.duration_since(asked) < ASK_AGAIN);
+            if is_fresh && kinds.iter().all(|kind| watched.kinds.contains_key(kind)) {
+                return Ok(());
             }
-            // Another worker may have been faster.
+        }
+        let found = resources::discover(&self.client).await.map_err(CountError::Kinds)?;
+        let mut outdated = Vec::new();
+        {
             let mut watched = self.watched.lock();
-            watched.entry(kind).or_insert_with(|| self.informer(&resource));
+            watched.asked = Some(self.env.instant());
+            for resource in found {
+                let kind = (resource.api.group.clone(), resource.api.plural.clone());
+                let known = watched.kinds.get(&kind).map(|counter| counter.version == resource.api.version);
+                // Another worker may have been faster.
+                let is_wanted = if known.is_some() { known == Some(false) } else { kinds.contains(&kind) };
+                if is_wanted && resource.is_namespaced && resource.has("watch") {
+                    let version = resource.api.version.clone();
+                    let counter = Counter { version, informer: self.informer(&resource) };
+                    outdated.extend(watched.kinds.insert(kind, counter));
+                }
+            }
+        }
+        for counter in outdated {
+            counter.informer.shutdown().await;
         }
         Ok(())
     }
@@ -128,13 +157,13 @@ impl Counters {
             let hard: Amounts = hard.map(|(name, amount)| (name.clone(), Quantity::of(&amount.0))).collect();
             named.extend(kinds(&hard));
         }
-        let gone: Vec<SharedInformer<Metadata>> = {
-            let mut watched = self.watched.lock();
-            let unnamed: Vec<Kind> = watched.keys().filter(|kind| !named.contains(*kind)).cloned().collect();
-            unnamed.iter().filter_map(|kind| watched.remove(kind)).collect()
+        let gone: Vec<Counter> = {
+            let kinds = &mut self.watched.lock().kinds;
+            let unnamed: Vec<Kind> = kinds.keys().filter(|kind| !named.contains(*kind)).cloned().collect();
+            unnamed.iter().filter_map(|kind| kinds.remove(kind)).collect()
         };
-        for informer in gone {
-            informer.shutdown().await;
+        for counter in gone {
+            counter.informer.shutdown().await;
         }
     }
 }

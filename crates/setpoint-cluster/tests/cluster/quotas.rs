@@ -5,8 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use setpoint::k8s_openapi::api::apps::v1::Deployment;
 use setpoint::k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota, Service};
+use setpoint::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use setpoint::kube::Api;
 use setpoint::kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use setpoint::kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use setpoint_cluster::Cluster;
 
 use crate::support::{create, events, field, object, pod, pods, until};
@@ -131,4 +133,49 @@ async fn a_deployment_gets_as_many_pods_as_there_is_room_for() {
     used(&cluster, json!({"pods": "4"})).await;
     assert!(!events(&cluster, "web").await.is_empty());
     cluster.stop().await.unwrap();
+}
+
+/// `tides.example.com`, of which these versions are served.
+fn tides(served: &[&str]) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version = |name: &&str| {
+        json!({
+            "name": name, "served": served.contains(name), "storage": *name == "v1", "schema": schema
+        })
+    };
+    let versions: Vec<Value> = ["v1alpha1", "v1"].iter().map(version).collect();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "tides.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "versions": versions,
+            "names": {"plural": "tides", "singular": "tide", "kind": "Tide"}
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_counted_in_another_version_once_the_first_is_served_no_more() {
+    let cluster = Cluster::in_process().await.unwrap();
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    create(&definitions, &object(tides(&["v1alpha1"]))).await;
+    let api = |version: &str| {
+        let kind = GroupVersionKind::gvk("example.com", version, "Tide");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "tides");
+        Api::<DynamicObject>::namespaced_with(cluster.client(), "default", &resource)
+    };
+    let tide = json!({"apiVersion": "example.com/v1alpha1", "kind": "Tide", "metadata": {"name": "high"}});
+    until("the kind is served", async || {
+        api("v1alpha1").create(&PostParams::default(), &object(tide.clone())).await.ok()
+    })
+    .await;
+    quota(&cluster, json!({"hard": {"count/tides.example.com": "3"}})).await;
+    used(&cluster, json!({"count/tides.example.com": "1"})).await;
+    let patch = json!({"spec": {"versions": tides(&["v1"])["spec"]["versions"]}});
+    definitions.patch("tides.example.com", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    until("the object can be deleted in the new version", async || {
+        api("v1").delete("high", &DeleteParams::default()).await.ok()
+    })
+    .await;
+    used(&cluster, json!({"count/tides.example.com": "0"})).await;
 }
