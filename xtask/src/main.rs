@@ -58,13 +58,49 @@ fn main() -> ExitCode {
 }
 
 #[cfg(test)]
+#[path = "../../crates/setpoint-cli/src/docs/pages.rs"]
+#[allow(dead_code, reason = "the program's own tests use all of it")]
+mod pages;
+
+#[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+    use clap::{CommandFactory, Parser};
 
     use super::Task;
+    use super::pages::pages;
 
     #[test]
     fn the_options_of_all_tasks_go_together() {
         Task::command().debug_assert();
+    }
+    #[test]
+    fn the_documentation_names_tasks_and_options_that_exist() {
+        let (mut wrong, mut checked) = (Vec::new(), 0);
+        for shown in pages()
+            .iter()
+            .filter(|page| !page.path.ends_with("CHANGELOG.md"))
+            .flat_map(|page| page.commands())
+        {
+            let Some(arguments) = shown.words.strip_prefix(&["cargo".to_owned(), "xtask".to_owned()]) else {
+                continue;
+            };
+            checked += 1;
+            if let Err(error) =
+                Task::try_parse_from(std::iter::once(&"cargo xtask".to_owned()).chain(arguments))
+            {
+                let may_be_left_out = matches!(
+                    error.kind(),
+                    ErrorKind::MissingRequiredArgument
+                        | ErrorKind::MissingSubcommand
+                        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                ) && !shown.is_whole;
+                if error.kind() != ErrorKind::DisplayHelp && !may_be_left_out {
+                    wrong.push(format!("{}\n{error}", shown.place));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+        assert!(checked > 30, "only {checked} commands");
     }
 }

@@ -6,6 +6,8 @@
 mod cluster;
 mod dashboard;
 mod demo;
+#[cfg(test)]
+mod docs;
 mod envtest;
 mod etcd;
 mod etcd_cluster;
