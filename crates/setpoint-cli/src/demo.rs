@@ -42,9 +42,9 @@ const NODES: usize = 3;
 ///
 /// Starts an API server, the built-in controllers and three simulated nodes, installs the custom resource Foo
 /// and its controller, and shows the path of a change: object, reflector, queue, reconcile, Deployment, pods.
-/// Then a pod is deleted, the Foo is scaled, and deleted. Nothing is installed, and nothing is left behind.
+/// Then it deletes the pod, scales the Foo, and deletes it. Nothing is installed on the machine.
 ///
-/// The exit code says whether everything came to what was wanted.
+/// Exits non-zero if a step does not converge.
 #[derive(Args)]
 pub(crate) struct Demo {
     /// Leave the cluster running afterwards, with a kubeconfig to play with
