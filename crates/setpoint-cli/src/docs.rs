@@ -119,6 +119,8 @@ fn has(folder: &Path, option: &str, name: &str) -> bool {
 #[test]
 fn what_cargo_is_told_to_run_exists() {
     let packages = packages();
+    // Guides speak of a project that `setpoint new` has made, too.
+    let project = root().join("crates/setpoint-codegen/templates/project");
     let (mut wrong, mut checked) = (Vec::new(), 0);
     for shown in commands().iter().filter(|shown| shown.words[0] == "cargo") {
         let subcommand = shown.words[1].as_str();
@@ -141,9 +143,9 @@ fn what_cargo_is_told_to_run_exists() {
         }
         for option in ["--example", "--test", "--bin", "--features"] {
             let Some(name) = value(option) else { continue };
-            let mut folders =
-                packages.iter().filter(|(other, _)| package.is_none_or(|package| package == *other));
-            if !folders.any(|(_, folder)| has(folder, option, name)) {
+            let of_package = |(other, _): &(&String, &PathBuf)| package.is_none_or(|package| package == *other);
+            let mut folders = packages.iter().filter(of_package).map(|(_, folder)| folder).chain([&project]);
+            if !folders.any(|folder| has(folder, option, name)) {
                 wrong.push(format!("{}: {option} {name} is not there", shown.place));
             }
         }
