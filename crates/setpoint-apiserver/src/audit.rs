@@ -233,7 +233,7 @@ impl Audit {
             }
         };
         if tokio::time::timeout(FLUSH, flushed).await.is_err() {
-            tracing::error!("the audit log is not written to its end: the disk is too slow");
+            tracing::error!("the audit log was not flushed in time: the disk is too slow");
         }
     }
 }

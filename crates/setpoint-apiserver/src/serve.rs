@@ -207,7 +207,7 @@ async fn finish(mut open: FuturesUnordered<Task<()>>, grace: Duration) {
         }
     };
     if tokio::time::timeout(grace, all_ended).await.is_err() {
-        tracing::warn!(connections = open.len(), ?grace, "connections did not end in time; cutting them off");
+        tracing::warn!(connections = open.len(), ?grace, "connections did not end in time; closing them");
         join_all(open.into_iter().map(Task::stop)).await;
     }
 }
@@ -236,7 +236,7 @@ impl Listener {
                 Err(error) if is_about_one_connection(&error) => {}
                 Err(error) => {
                     if self.may_warn() {
-                        tracing::error!(%error, "cannot accept connections; trying again");
+                        tracing::error!(%error, "cannot accept connections; retrying");
                     }
                     tokio::time::sleep(self.pause).await;
                     self.pause = (self.pause * 2).min(LONGEST_PAUSE);

@@ -513,15 +513,15 @@ impl Builder {
         bootstrap::run(&core).await?;
         if let Err(error) = kubernetes_service::settings(&core).await {
             // The task below tries it again.
-            tracing::error!(%error, "what others have to know about the server is not published yet");
+            tracing::error!(%error, "cannot publish the objects that describe this server yet; retrying");
         }
         if let Err(error) = definitions::sync(&core).await {
             // The task below tries it again.
-            tracing::error!(%error, "custom resources are not served yet");
+            tracing::error!(%error, "cannot serve custom resources yet; retrying");
         }
         if let Err(error) = aggregation::sync(&core).await {
             // The task below tries it again.
-            tracing::error!(%error, "what other servers answer is not handed on yet");
+            tracing::error!(%error, "cannot proxy requests to APIServices yet; retrying");
         }
         let weak = Arc::downgrade(&core);
         let keep = |name, upkeep: Upkeep| {
@@ -642,7 +642,7 @@ impl ApiServer {
         let core = &self.shared.core;
         core.end_watches();
         if tokio::time::timeout(GRACE, core.writes.ended()).await.is_err() {
-            tracing::warn!(grace = ?GRACE, "writes whose clients have gone did not end in time");
+            tracing::warn!(grace = ?GRACE, "writes of disconnected clients did not finish in time");
         }
         core.storage.close().await;
         if let Some(audit) = &core.audit {

@@ -114,7 +114,7 @@ impl Demo {
         }
         shutdown.cancel();
         controller.await.context("the Foo controller panicked")??;
-        cluster.stop().await.context("the cluster did not stop well")?;
+        cluster.stop().await.context("the cluster did not stop cleanly")?;
         Ok(())
     }
 }

@@ -63,7 +63,7 @@ impl Envtest {
 fn cache() -> anyhow::Result<PathBuf> {
     let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
-    folder.context("there is no HOME; say where with --folder DIR")
+    folder.context("HOME is not set; choose a folder with --folder DIR")
 }
 
 /// Puts links into the folder. Each appears at once: another process may use the folder at this moment.

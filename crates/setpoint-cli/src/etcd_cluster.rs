@@ -80,7 +80,7 @@ impl EtcdCluster {
         if let Some(user) = &self.user {
             let password = std::env::var("SETPOINT_ETCD_PASSWORD");
             let password =
-                password.with_context(|| format!("the password of {user}: set SETPOINT_ETCD_PASSWORD"))?;
+                password.with_context(|| format!("no password for the etcd user {user}: set SETPOINT_ETCD_PASSWORD"))?;
             options = options.user(user, password);
         }
         Ok(options)

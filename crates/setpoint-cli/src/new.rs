@@ -86,7 +86,7 @@ pub(crate) struct New {
 impl New {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let name = self.path.file_name().and_then(|name| name.to_str());
-        let name = name.with_context(|| format!("{}: is no name", self.path.display()))?.to_owned();
+        let name = name.with_context(|| format!("{}: not a valid name", self.path.display()))?.to_owned();
         let checkout = self.checkout()?;
         let project = self.project(&name, checkout.as_deref())?;
         let mut files = project.render()?;
@@ -105,7 +105,7 @@ impl New {
         }
         put(&files, self.force, self.dry_run)?;
         if !self.dry_run {
-            tell(&format!("\nNow: cd {} && cargo test; README.md says the rest.\n", self.path.display()));
+            tell(&format!("\nNow: cd {} && cargo test. The next steps are in its README.md.\n", self.path.display()));
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl New {
         if let Some(folder) = &self.checkout {
             let checkout = checkout_of(&std::path::absolute(folder)?);
             return Ok(Some(
-                checkout.with_context(|| format!("{}: no checkout of Setpoint", folder.display()))?,
+                checkout.with_context(|| format!("{}: not a checkout of Setpoint", folder.display()))?,
             ));
         }
         // Built with a target folder elsewhere, the program is outside of its checkout.
@@ -154,7 +154,7 @@ impl New {
         }
         let folder = std::path::absolute(&self.path)?;
         if folder.is_file() {
-            bail!("{}: is a file", self.path.display());
+            bail!("{}: exists, and is a file", self.path.display());
         }
         if folder.ancestors().skip(1).any(|above| above.join("Cargo.toml").exists()) {
             project = project.nested();

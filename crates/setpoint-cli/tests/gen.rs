@@ -113,7 +113,7 @@ fn what_is_no_good_crd_is_refused_with_file_and_path() -> anyhow::Result<()> {
     let (_, error) = fails(setpoint(folder.path(), &["gen", "types", "--crd", "none.yaml"]))?;
     assert!(error.contains("none.yaml: No such file"), "{error}");
     let (_, error) = fails(setpoint(folder.path(), &["gen", "types", "--crd", "."]))?;
-    assert!(error.contains("there is no YAML or JSON file in it"), "{error}");
+    assert!(error.contains("contains no YAML or JSON file"), "{error}");
     Ok(())
 }
 

@@ -138,7 +138,7 @@ pub struct Controllers(BTreeSet<&'static str>);
 
 /// A name that no controller has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no controller {name:?}; there are: {}", Controllers::names().collect::<Vec<_>>().join(", "))]
+#[error("unknown controller {name:?}; the controllers are: {}", Controllers::names().collect::<Vec<_>>().join(", "))]
 pub struct UnknownController {
     /// The name.
     pub name: String,

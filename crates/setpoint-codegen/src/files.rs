@@ -60,7 +60,7 @@ impl Outcome {
 #[non_exhaustive]
 pub enum FilesError {
     /// Files are there, with other text in them.
-    #[error("there already, and different: {}; say --force to overwrite", list(paths))]
+    #[error("different files exist: {}; overwrite them with --force", list(paths))]
     Exists {
         /// Which.
         paths: Vec<PathBuf>,

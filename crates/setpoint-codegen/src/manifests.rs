@@ -58,7 +58,7 @@ pub enum ManifestsError {
     #[error(transparent)]
     Files(#[from] FilesError),
     /// Roles were asked for, but [`Manifests::rbac`] was not called.
-    #[error("the project does not say what it needs: call Manifests::rbac")]
+    #[error("the project declares no permissions: call Manifests::rbac")]
     NoRbac,
     /// The arguments make no sense.
     #[error("{0:?} is not an argument; use: crd|rbac [--out DIR] [--force|--dry-run|--check]")]
@@ -222,7 +222,7 @@ mod tests {
         run(&["--check"])?;
         std::fs::write(&file, "mine")?;
         let kept = run(&[]).err().unwrap_or_default();
-        assert!(kept.ends_with("foos.example.com.yaml; say --force to overwrite"), "{kept}");
+        assert!(kept.ends_with("foos.example.com.yaml; overwrite them with --force"), "{kept}");
         let stale = run(&["--check"]).err().unwrap_or_default();
         assert!(stale.starts_with("stale: "), "{stale}");
         assert_eq!(std::fs::read_to_string(&file)?, "mine");

@@ -62,7 +62,7 @@ pub(crate) fn from_path(path: &Path) -> anyhow::Result<Vec<Definition>> {
     files.retain(|file| file.file_stem().is_none_or(|name| name != "kustomization"));
     files.sort();
     if files.is_empty() {
-        bail!("{}: there is no YAML or JSON file in it", path.display());
+        bail!("{}: contains no YAML or JSON file", path.display());
     }
     let mut definitions = Vec::new();
     for file in files {

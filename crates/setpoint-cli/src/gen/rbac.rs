@@ -55,7 +55,7 @@ impl Rbac {
         let read = |path: &PathBuf| std::fs::read_to_string(path).with_context(|| path.display().to_string());
         let used = Rules::from_audit(&log.display().to_string(), &read(log)?, self.user.as_deref())?;
         if used.is_empty() {
-            bail!("{}: nobody asked for anything; is --user right?", log.display());
+            bail!("{}: no request found; check --user", log.display());
         }
         tell(&used.cluster_role(&self.name)?);
         let path = self.declared.clone().unwrap_or_else(|| self.out.join("rbac.yaml"));
