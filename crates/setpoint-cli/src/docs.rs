@@ -143,7 +143,8 @@ fn what_cargo_is_told_to_run_exists() {
         }
         for option in ["--example", "--test", "--bin", "--features"] {
             let Some(name) = value(option) else { continue };
-            let of_package = |(other, _): &(&String, &PathBuf)| package.is_none_or(|package| package == *other);
+            let of_package =
+                |(other, _): &(&String, &PathBuf)| package.is_none_or(|package| package == *other);
             let mut folders = packages.iter().filter(of_package).map(|(_, folder)| folder).chain([&project]);
             if !folders.any(|folder| has(folder, option, name)) {
                 wrong.push(format!("{}: {option} {name} is not there", shown.place));

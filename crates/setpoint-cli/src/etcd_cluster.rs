@@ -79,8 +79,9 @@ impl EtcdCluster {
         }
         if let Some(user) = &self.user {
             let password = std::env::var("SETPOINT_ETCD_PASSWORD");
-            let password =
-                password.with_context(|| format!("no password for the etcd user {user}: set SETPOINT_ETCD_PASSWORD"))?;
+            let password = password.with_context(|| {
+                format!("no password for the etcd user {user}: set SETPOINT_ETCD_PASSWORD")
+            })?;
             options = options.user(user, password);
         }
         Ok(options)

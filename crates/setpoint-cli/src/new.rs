@@ -105,7 +105,10 @@ impl New {
         }
         put(&files, self.force, self.dry_run)?;
         if !self.dry_run {
-            tell(&format!("\nNow: cd {} && cargo test. The next steps are in its README.md.\n", self.path.display()));
+            tell(&format!(
+                "\nNow: cd {} && cargo test. The next steps are in its README.md.\n",
+                self.path.display()
+            ));
         }
         Ok(())
     }

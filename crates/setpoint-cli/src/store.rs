@@ -122,7 +122,9 @@ impl Copy {
     fn run(&self, _env: &Env) -> anyhow::Result<()> {
         match self.etcd(&self.from).or_else(|| self.etcd(&self.to)) {
             Some(etcd) => bail!("{}", etcd.unsupported()),
-            None => bail!("neither --from nor --to is an etcd; between folders, use setpoint store backup and restore"),
+            None => bail!(
+                "neither --from nor --to is an etcd; between folders, use setpoint store backup and restore"
+            ),
         }
     }
 
@@ -151,7 +153,9 @@ impl Copy {
             ))?,
             (Some(etcd), None) => return self.restore(&runtime, &etcd, to, env),
             (None, None) => {
-                bail!("neither --from nor --to is an etcd; between folders, use setpoint store backup and restore")
+                bail!(
+                    "neither --from nor --to is an etcd; between folders, use setpoint store backup and restore"
+                )
             }
         };
         say(&format!(

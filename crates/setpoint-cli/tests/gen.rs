@@ -71,7 +71,7 @@ fn types_are_written_kept_checked_and_overwritten() -> anyhow::Result<()> {
 
     std::fs::write(folder.path().join("foo.rs"), "// mine")?;
     assert!(fails(types(&["--out", "foo.rs", "--check"]))?.1.contains("stale: foo.rs"));
-    assert!(fails(types(&["--out", "foo.rs"]))?.1.contains("say --force"));
+    assert!(fails(types(&["--out", "foo.rs"]))?.1.contains("with --force"));
     assert!(works(types(&["--out", "foo.rs", "--force"]))?.contains("changed foo.rs"));
     assert!(fails(types(&["--check"]))?.1.contains("--check needs --out"));
     Ok(())

@@ -125,7 +125,9 @@ impl Delegation {
                     changed(published);
                 }
                 // Who was trusted still is.
-                Err(error) => tracing::warn!(%error, "cannot check which authorities the API server trusts now"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot check which authorities the API server trusts now")
+                }
             }
         }
     }
