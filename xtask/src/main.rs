@@ -22,21 +22,21 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Task {
-    /// Measure our figures beside the peers' in one run.
+    /// Measure Setpoint and its peers in one run.
     Bench(Box<bench::Bench>),
-    /// Count the instructions of the hot paths, and compare with bench/counts.txt (needs valgrind).
+    /// Count the instructions of the hot paths, and compare them with bench/counts.txt (needs valgrind).
     Counts(counts::Counts),
-    /// Try every fault at every point of our own controllers.
+    /// Inject every fault at every point of our own controllers.
     Explore(explore::Explore),
-    /// Run inputs that nobody thought of, and keep those that reach new code (installs cargo-fuzz).
+    /// Run the fuzz targets (installs cargo-fuzz).
     Fuzz(fuzz::Fuzz),
     /// Generate the table of built-in kinds and its test vectors (needs Go).
     Kinds(kinds::Kinds),
-    /// Put load on the durable store and measure: throughput, many objects, a soak.
+    /// Put load on a server and measure it: throughput, many objects, kills, histories, attacks.
     Load(load::Load),
     /// Run the suites against real components: kubectl, client-go, kube-apiserver.
     Real(real::Real),
-    /// Run what gets better with time (kills, power cuts, attacks, random properties) for as long as you say.
+    /// Run the randomized suites (kills, power cuts, attacks, property tests) for as long as you say.
     Soak(soak::Soak),
 }
 
