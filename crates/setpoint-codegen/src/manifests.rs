@@ -66,7 +66,7 @@ pub enum ManifestsError {
 }
 
 impl Manifests {
-    /// The manifests of a project of this name; none yet.
+    /// The manifests of a project of this name, empty at first.
     pub fn new(name: impl Into<String>) -> Manifests {
         Manifests { name: name.into(), crds: Vec::new(), needs: None }
     }
@@ -134,8 +134,8 @@ impl Manifests {
         Ok(vec![File::new(folder.join("rbac.yaml"), rbac::manifests(&self.name, namespace, needs)?)])
     }
 
-    /// Does what the arguments of the program say: `crd` or `rbac`, `--out DIR`, and what to do with files that are
-    /// there and differ: `--force`, `--dry-run`, `--check`. Without `--out` the manifests go to standard output.
+    /// Runs the arguments of the program: `crd` or `rbac`, `--out DIR`, and how to treat existing files that differ:
+    /// `--force`, `--dry-run`, `--check`. Without `--out` the manifests are printed.
     pub fn main(self) -> ExitCode {
         match self.run(std::env::args_os().skip(1)) {
             Ok(()) => ExitCode::SUCCESS,
