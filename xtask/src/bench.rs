@@ -28,34 +28,34 @@ use figures::{Figures, Metric};
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Bench {
-    /// What to measure; everything unless named.
+    /// What to measure [default: everything].
     #[arg(value_enum)]
     parts: Vec<Part>,
-    /// The peers to measure beside us; all of the part's unless named.
+    /// The peers to measure [default: all of the part].
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     peers: Option<Vec<String>>,
-    /// How many turns each side gets.
+    /// How many runs each side gets, in alternation.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Little data and one short turn: whether it runs, not how fast.
+    /// Little data and one short run, to check that it works.
     #[arg(long)]
     quick: bool,
-    /// Use the release build and the peers that are there.
+    /// Use the existing release build and peers.
     #[arg(long)]
     skip_build: bool,
-    /// Where to write the figures, as JSON.
+    /// Write the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Take the figures from files that --json wrote, instead of measuring.
+    /// Read the figures from files that --json wrote, instead of measuring.
     #[arg(long, value_delimiter = ',', value_name = "FILE")]
     from: Vec<PathBuf>,
-    /// Print the figures as tables for a page.
+    /// Print the figures as Markdown tables.
     #[arg(long)]
     markdown: bool,
-    /// A page whose tables are replaced by the figures.
+    /// Replace the tables in this page by the figures.
     #[arg(long, value_name = "FILE")]
     docs: Option<PathBuf>,
-    /// A folder for the plots.
+    /// Write the plots to this folder.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
     #[command(flatten)]

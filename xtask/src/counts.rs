@@ -14,10 +14,10 @@ use crate::workspace::{self, Program};
 /// Options of `cargo xtask counts`.
 #[derive(clap::Args)]
 pub(crate) struct Counts {
-    /// Write what was counted to bench/counts.txt instead of comparing.
+    /// Write the counts to bench/counts.txt instead of comparing.
     #[arg(long)]
     update: bool,
-    /// Use the build that is there.
+    /// Use the existing build.
     #[arg(long)]
     skip_build: bool,
 }

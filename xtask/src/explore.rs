@@ -17,17 +17,17 @@ pub(crate) struct Explore {
     /// List what can be explored instead.
     #[arg(long)]
     list: bool,
-    /// How long several faults at once are tried with each, after every single one: `60s`.
+    /// How long to try several faults at once in each, after every single fault: `60s`.
     #[arg(long, default_value = "10s")]
     budget: String,
-    /// Where to put a page for each finding.
+    /// The folder for a page for each finding.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// Instead, run so many seeds twice on one and two cores and with 1, 2 and 4 threads, and compare; then ten times as many
     /// runs in one process, to see that memory does not grow.
     #[arg(long, value_name = "SEEDS", num_args = 0..=1, default_missing_value = "1000")]
     endurance: Option<u64>,
-    /// Explore a release build: it takes longer to make, and runs many times as fast.
+    /// Explore a release build, which takes longer to build and runs many times as fast.
     #[arg(long)]
     release: bool,
 }

@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(300);
 /// Options of `cargo xtask fuzz`.
 #[derive(clap::Args)]
 pub(crate) struct Fuzz {
-    /// How long in all. The targets share it; those that read what any client may send have three shares each.
+    /// The total time. The targets share it; those that read what any client may send get three shares each.
     #[arg(long, default_value_t = 10)]
     minutes: u64,
     /// Run only these targets.
@@ -36,7 +36,7 @@ pub(crate) struct Fuzz {
     /// List the targets instead of running them.
     #[arg(long)]
     list: bool,
-    /// Go on with the other targets when one has found something.
+    /// Continue with the other targets when one has found something.
     #[arg(long)]
     keep_going: bool,
 }

@@ -32,7 +32,7 @@ pub(crate) struct Load {
     /// The program to measure [default: the release build in cargo's target folder]
     #[arg(long, global = true, value_name = "PATH")]
     binary: Option<PathBuf>,
-    /// Where the server keeps its data: a folder on the disk to measure.
+    /// The data folder of the server, on the disk to measure.
     #[arg(long, global = true, value_name = "DIR", default_value = ".")]
     on: PathBuf,
 }
@@ -43,16 +43,16 @@ enum What {
     Throughput(throughput::Options),
     /// Many objects: memory, file size, and the time to start after a stop and after a kill.
     Fill(fill::Options),
-    /// Clients whose every operation is recorded and checked: reads, lists and watches keep their promises, through
-    /// kills.
+    /// Record every operation of many clients while the server is killed, and check that reads, lists and watches
+    /// keep their guarantees.
     Histories(histories::Options),
-    /// Malformed and abusive requests beside a decent client: memory, and what the decent one waits.
+    /// Malformed and abusive requests: memory, and the latency of a well-behaved client beside them.
     Hostile(hostile::Options),
-    /// `kill -9` under load, again and again: nothing acknowledged is lost, nothing is there twice.
+    /// Repeated `kill -9` under load: nothing acknowledged is lost, nothing is there twice.
     Kill(kill::Options),
-    /// Lists that find nothing among many objects, and what another client waits meanwhile.
+    /// Lists that find nothing among many objects, and the latency of another client in the meantime.
     Lists(lists::Options),
-    /// Clients that patch one object at the same time: each patch is answered and kept.
+    /// Concurrent patches of one object: each one succeeds and is kept.
     Race(race::Options),
     /// Lease renewals, events and updates at full speed: memory and file size level off.
     Soak(soak::Options),

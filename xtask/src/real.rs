@@ -49,20 +49,20 @@ use crate::workspace::{Program, root, target};
 /// Options of `cargo xtask real`.
 #[derive(clap::Args)]
 pub(crate) struct Real {
-    /// Run only the suites that start so (`kubectl`), or only the checks of
-    /// them that contain the rest (`kubectl-1.37/scale`).
+    /// Run only the suites whose names start with this (`kubectl`), and only their checks that contain the
+    /// part after the slash (`kubectl-1.37/scale`).
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// List suites and checks instead of running them.
     #[arg(long)]
     list: bool,
-    /// Use the binaries that are there; what is missing is skipped.
+    /// Use existing binaries, and skip what needs others.
     #[arg(long)]
     skip_build: bool,
-    /// Build every peer, then stop.
+    /// Build every peer and run nothing.
     #[arg(long, conflicts_with = "skip_build")]
     build_only: bool,
-    /// Test a debug build of setpoint: quicker to build, slower to run.
+    /// Test a debug build of setpoint: faster to build, slower to run.
     #[arg(long)]
     debug: bool,
     /// The server under test.
@@ -74,7 +74,7 @@ pub(crate) struct Real {
 enum Against {
     /// `setpoint up --memory`, release build.
     Setpoint,
-    /// kube-apiserver over etcd: proves that the checks state real behaviour.
+    /// kube-apiserver with etcd: proves that the checks expect real behaviour.
     KubeApiserver,
 }
 

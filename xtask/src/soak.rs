@@ -14,7 +14,7 @@ use crate::workspace;
 /// Options of `cargo xtask soak`.
 #[derive(clap::Args)]
 pub(crate) struct Soak {
-    /// How long in all. Each part has an equal share of what is left, and runs once at least.
+    /// The total time. Each part gets an equal share of the rest, and runs at least once.
     #[arg(long, default_value_t = 60)]
     minutes: u64,
     /// Run only these parts.
@@ -23,7 +23,7 @@ pub(crate) struct Soak {
     /// List the parts instead of running them.
     #[arg(long)]
     list: bool,
-    /// The seed of the first round; the next ones count up. A failure names its own.
+    /// The seed of the first round; the next rounds count up. A failure prints its seed.
     #[arg(long)]
     seed: Option<u64>,
 }

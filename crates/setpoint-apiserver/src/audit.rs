@@ -37,7 +37,7 @@ const FLUSH: Duration = Duration::from_secs(5);
 /// How many lines are written at once.
 const BATCH: usize = 256;
 
-/// Where and what to write.
+/// The file of an audit log, and what is written to it.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct AuditLog {
@@ -55,7 +55,7 @@ impl AuditLog {
         AuditLog { path: path.into(), policy: Policy::default(), size: 100 << 20, files: 5 }
     }
 
-    /// What to write.
+    /// The audit policy: what is written.
     pub fn policy(self, policy: Policy) -> AuditLog {
         AuditLog { policy, ..self }
     }
@@ -233,7 +233,7 @@ impl Audit {
             }
         };
         if tokio::time::timeout(FLUSH, flushed).await.is_err() {
-            tracing::error!("the audit log is not written to its end: the disk is too slow");
+            tracing::error!("the audit log was not flushed in time: the disk is too slow");
         }
     }
 }

@@ -8,14 +8,14 @@ use crate::user::User;
 /// Members may do everything, whatever roles say.
 const MASTERS: &str = "system:masters";
 
-/// Who decides what users may do. Members of `system:masters` may do everything in any case.
+/// Decides what users may do. Members of `system:masters` may do everything in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Authorization {
     /// Roles and their bindings.
     #[default]
     Rbac,
-    /// Everybody who is known may do everything.
+    /// Every authenticated user may do everything.
     AlwaysAllow,
     /// Nobody else may do anything.
     AlwaysDeny,

@@ -114,7 +114,7 @@ impl Upkeep {
         loop {
             let Some(running) = core.upgrade() else { return };
             let unfinished = (self.tend)(&running).await.unwrap_or_else(|error| {
-                tracing::warn!(task = name, %error, "a background task failed and will try again");
+                tracing::warn!(task = name, %error, "a background task failed; retrying");
                 true
             });
             drop(running);

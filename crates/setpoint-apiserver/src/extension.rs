@@ -108,10 +108,10 @@ pub enum ExtensionError {
         why: String,
     },
     /// The server in front does not say whom to trust.
-    #[error("it is not known whom to trust")]
+    #[error("cannot read from the API server which callers to trust")]
     Delegation(#[from] DelegationError),
     /// The folder of the objects cannot be used.
-    #[error("the objects cannot be kept")]
+    #[error("the store of the objects cannot be opened")]
     Open(#[from] OpenError),
     /// The certificate cannot be used.
     #[error("the certificate cannot be used")]
@@ -126,10 +126,10 @@ pub enum ExtensionError {
 #[non_exhaustive]
 pub enum TellError {
     /// It is no object.
-    #[error("it cannot be told")]
+    #[error("the object cannot be published")]
     Object(#[from] Failure),
     /// It cannot be stored.
-    #[error("it cannot be stored")]
+    #[error("the object cannot be stored")]
     Store(#[from] kube::Error),
 }
 

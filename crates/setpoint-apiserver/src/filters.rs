@@ -382,7 +382,7 @@ impl Write {
             if is_cluster_role(&request)
                 && let Err(error) = Box::pin(rbac::gather(core)).await
             {
-                tracing::warn!(%error, "aggregated cluster roles are not up to date yet");
+                tracing::warn!(%error, "aggregated ClusterRoles are not up to date yet");
             }
             outcome
         };

@@ -83,7 +83,7 @@ pub(crate) async fn upkeep(core: Weak<Core>) {
         let advertised = Arc::clone(&running.advertised);
         let address = advertised.find();
         if let Err(error) = reconcile(&running, address).await {
-            tracing::warn!(%error, "what the server keeps about itself could not be written");
+            tracing::warn!(%error, "cannot update the objects that describe this server");
         }
         // A server that nobody can reach, and that has nothing to tell, leaves the clock alone.
         let is_idle = address.is_none() && running.authenticator.trust().published().is_none();

@@ -1,4 +1,36 @@
-//! A Kubernetes API server in one small process, or inside a test.
+//! A Kubernetes API server as a library: in the process of a test, or serving HTTPS.
+//!
+//! It serves the built-in kinds of Kubernetes 1.37, CustomResourceDefinitions, watches, server-side apply, admission webhooks and
+//! policies, RBAC, and aggregated APIs. The command `setpoint up` is this library with the built-in controllers beside it.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::api::{Api, PostParams};
+//! use setpoint_apiserver::ApiServer;
+//!
+//! let server = ApiServer::builder().build();
+//! let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+//!
+//! let mut map = ConfigMap::default();
+//! map.metadata.name = Some("greeting".into());
+//! maps.create(&PostParams::default(), &map).await?;
+//! assert_eq!(maps.get("greeting").await?.metadata.namespace.as_deref(), Some("default"));
+//! # Ok::<(), kube::Error>(())
+//! # }).unwrap();
+//! ```
+//!
+//! | you want | see |
+//! | --- | --- |
+//! | a server in memory | [`Builder::build`] |
+//! | a server that keeps its objects on disk | [`Builder::open`]; backups are in [`store`] |
+//! | a client in the same process: an administrator, or another user | [`ApiServer::client`], [`ApiServer::client_as`] |
+//! | to serve HTTPS, with certificates and a kubeconfig | [`ApiServer::serve`], [`pki`], [`kubeconfig`] |
+//! | tokens, RBAC, audit logs | [`TokenFile`], [`ServiceAccountTokens`], [`Authorization`], [`audit`] |
+//! | an extension API server for kinds of your own | [`extension`] |
+//!
+//! Nothing runs beside the server: no controllers, no nodes. The crate `setpoint-cluster` has those, and `setpoint-sim` puts virtual time
+//! and faults around this server.
 
 // Operators of times panic when they overflow; clippy.toml says which types are meant.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]

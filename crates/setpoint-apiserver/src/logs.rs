@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-/// Knows what containers have written.
+/// The source of container logs.
 ///
 /// The server keeps no logs. It asks a source, and cuts out what the client wants: the last lines, those since a
 /// time, with or without timestamps. To follow a log it asks again and again, with the pod as it is then.

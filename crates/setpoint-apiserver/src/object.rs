@@ -156,7 +156,7 @@ pub(crate) fn decode(value: &[u8], revision: u64) -> Value {
 /// The JSON of a stored object. What was stored deeper than objects may be now is cut.
 fn parse(value: &[u8]) -> Value {
     serde_json::from_slice(value).unwrap_or_else(|_| {
-        tracing::warn!("a stored object is nested too deep; what is beyond the bound is read as null");
+        tracing::warn!("a stored object is nested too deep; values beyond the limit are read as null");
         bounds::parse_cut(value).expect("what was stored is JSON, since encode made it")
     })
 }

@@ -48,25 +48,25 @@ const TIME_BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 /// How [`serve`] runs.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where tasks come from.
+    /// The source of tasks.
     pub env: Env,
     /// When this token is cancelled, `serve` stops accepting, asks every connection to finish, and ends.
     ///
     /// A watch is a response without an end: the service has to end its watches on the same token, or they
     /// are cut off after [`Limits::grace`].
     pub shutdown: CancellationToken,
-    /// What clients may take.
+    /// The limits for clients.
     pub limits: Limits,
 }
 
-/// What clients may take from the server.
+/// The limits for the connections and requests of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Open connections. Further ones wait, unanswered, until one of these ends.
+    /// The number of open connections. Further ones wait until one of these ends.
     pub connections: usize,
-    /// How many of them may be of strangers: clients that have shown no certificate, and have had no answer yet that says
-    /// that they are known. The oldest makes room for the next.
+    /// How many of them may belong to unauthenticated clients: those without a certificate whose requests have not
+    /// been authenticated yet. The oldest is closed for the next.
     pub strangers: usize,
     /// The time for the TLS handshake.
     pub handshake: Duration,
@@ -82,8 +82,8 @@ pub struct Limits {
     pub ping_interval: Duration,
     /// The time for its answer.
     pub ping_answer: Duration,
-    /// The time for a client to take what it was sent. One that reads slower is cut off: what waits for it costs
-    /// memory.
+    /// The time for a client to read what it was sent. A slower client is disconnected, because what waits for it
+    /// uses memory.
     pub stall: Duration,
     /// The time that connections have to finish once the server shuts down.
     pub grace: Duration,
@@ -109,13 +109,13 @@ impl Default for Limits {
     }
 }
 
-/// An extension of a response: the service does not know who asks. Its connection takes no more requests, and is cut off
-/// soon if nobody on it is known.
+/// An extension of a response: the client is not authenticated. Its connection takes no more requests, and is closed
+/// soon if it has no authenticated user.
 #[derive(Clone, Copy, Debug)]
 pub struct Unidentified;
 
-/// An extension of a response: whoever asked has brought no credentials, and may go on. The connection stays one of a
-/// stranger, which may have to make room.
+/// An extension of a response: the request had no credentials, and is allowed. The connection still counts as
+/// unauthenticated.
 #[derive(Clone, Copy, Debug)]
 pub struct Anonymous;
 
@@ -207,7 +207,7 @@ async fn finish(mut open: FuturesUnordered<Task<()>>, grace: Duration) {
         }
     };
     if tokio::time::timeout(grace, all_ended).await.is_err() {
-        tracing::warn!(connections = open.len(), ?grace, "connections did not end in time; cutting them off");
+        tracing::warn!(connections = open.len(), ?grace, "connections did not end in time; closing them");
         join_all(open.into_iter().map(Task::stop)).await;
     }
 }
@@ -236,7 +236,7 @@ impl Listener {
                 Err(error) if is_about_one_connection(&error) => {}
                 Err(error) => {
                     if self.may_warn() {
-                        tracing::error!(%error, "cannot accept connections; trying again");
+                        tracing::error!(%error, "cannot accept connections; retrying");
                     }
                     tokio::time::sleep(self.pause).await;
                     self.pause = (self.pause * 2).min(LONGEST_PAUSE);

@@ -182,7 +182,7 @@ impl std::fmt::Debug for Core {
     }
 }
 
-/// Settings of an [`ApiServer`].
+/// The settings of an [`ApiServer`].
 #[derive(Debug)]
 #[must_use = "a builder does nothing until build is called"]
 pub struct Builder {
@@ -241,92 +241,92 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Where time and randomness come from; [`Env::system`] unless set.
+    /// The source of time and randomness; [`Env::system`] by default.
     pub fn env(mut self, env: Env) -> Builder {
         self.env = Some(env);
         self
     }
 
-    /// How much history the server keeps for watches and for lists at past resourceVersions: at most so
-    /// many changes, and at most so many bytes of objects. 100,000 changes and 64 MiB unless set. See also
-    /// [`Builder::compaction_interval`].
+    /// Bounds the history for watches and for lists at past resourceVersions: the number of changes, and the bytes of
+    /// their objects. 100,000 changes and 64 MiB by default. See also [`Builder::compaction_interval`].
     pub fn history(mut self, changes: usize, bytes: usize) -> Builder {
         self.history = Limits { events: changes, bytes };
         self
     }
 
-    /// How old history gets: between one and two of these. Continue tokens expire with it (410), and watches that would miss
-    /// something. Five minutes unless set, as in kube-apiserver; zero: as old as there is room for.
+    /// The age at which history is compacted: between one and two of these intervals. Older continue tokens, and
+    /// watches that would miss an event, get 410. Five minutes by default, as in kube-apiserver; zero keeps history
+    /// as long as there is room.
     pub fn compaction_interval(mut self, interval: Duration) -> Builder {
         self.compaction_interval = interval;
         self
     }
 
-    /// Answers writes before they are on the disk: faster, and enough for tests. A process that ends loses nothing; a
-    /// power cut may cost the whole store.
+    /// Acknowledges writes before they are on the disk, which is faster and enough for tests. If the process ends,
+    /// nothing is lost; a power failure may cost the whole store.
     pub fn unsynced(mut self) -> Builder {
         self.durability = Durability::Unsynced;
         self
     }
 
-    /// Who decides what users may do; RBAC unless set.
+    /// Decides what users may do; RBAC by default.
     pub fn authorization(mut self, authorization: Authorization) -> Builder {
         self.authorization = authorization;
         self
     }
 
-    /// Bearer tokens that the server accepts, besides those that it signs for service accounts.
+    /// Bearer tokens that the server accepts, in addition to those that it signs for service accounts.
     pub fn tokens(mut self, tokens: TokenFile) -> Builder {
         self.tokens = tokens;
         self
     }
 
-    /// How the tokens of service accounts are signed and checked.
+    /// How service account tokens are signed and verified.
     pub fn service_account_tokens(mut self, tokens: ServiceAccountTokens) -> Builder {
         self.service_account_tokens = tokens;
         self
     }
 
-    /// Whether requests without credentials are those of `system:anonymous`, who may do what RBAC allows it: without roles
-    /// of yours that is `/healthz`, `/livez`, `/readyz` and `/version`. Off unless set, and where everything is allowed: such
-    /// requests are answered with 401.
+    /// Whether requests without credentials are requests of `system:anonymous`, who may do what RBAC allows: without
+    /// further roles that is `/healthz`, `/livez`, `/readyz` and `/version`. Off by default, and with
+    /// [`Authorization::AlwaysAllow`]: such requests get 401.
     pub fn anonymous(mut self, is_allowed: bool) -> Builder {
         self.is_anonymous_allowed = is_allowed;
         self
     }
 
-    /// The authorities of client certificates, as the TLS settings of [`ApiServer::serve`] have them. Other servers find them
-    /// in the ConfigMap `kube-system/extension-apiserver-authentication`, and a front proxy is told from other clients by
-    /// them.
+    /// The certificate authorities of clients, as in the TLS settings of [`ApiServer::serve`]. They are published to
+    /// other servers in the ConfigMap `kube-system/extension-apiserver-authentication`, and tell other clients from a
+    /// front proxy.
     pub fn client_authorities(mut self, authorities: Vec<CertificateDer<'static>>) -> Builder {
         self.client_authorities = authorities;
         self
     }
 
-    /// A proxy that authenticates users for the server. There is none unless set. It needs
-    /// [`Builder::client_authorities`]: a certificate that is of none of them is not that of a user.
+    /// A proxy that authenticates users for the server. None by default. It needs [`Builder::client_authorities`]: a
+    /// certificate that none of them has issued is not that of a user.
     pub fn front_proxy(mut self, proxy: FrontProxy) -> Builder {
         self.front_proxy = Some(proxy);
         self
     }
 
-    /// The client certificate that this server shows to the servers behind it (those of APIServices with a service), and by
-    /// which they believe it who a user is. Without one they see an unknown client.
+    /// The client certificate for the servers behind this one (those of APIServices with a service), which lets them
+    /// trust it to say who the user is. Without it they see an unknown client.
     pub fn proxy_client(mut self, identity: Identity) -> Builder {
         self.proxy_identity = Some(Arc::new(identity));
         self
     }
 
-    /// Tells servers behind this one how to know its [`Builder::proxy_client`] by, in the ConfigMap
-    /// `kube-system/extension-apiserver-authentication`. This server itself does not hear such a proxy, other than that of
-    /// [`Builder::front_proxy`], which takes the place of this one.
+    /// Publishes how servers behind this one verify its [`Builder::proxy_client`], in the ConfigMap
+    /// `kube-system/extension-apiserver-authentication`. This server does not accept requests from such a proxy;
+    /// [`Builder::front_proxy`] does, and takes precedence.
     pub fn published_proxy(mut self, proxy: FrontProxy) -> Builder {
         self.outward_proxy = Some(proxy);
         self
     }
 
-    /// Where a service is, whatever its endpoints say, for calls of this server to webhooks and to the servers of
-    /// APIServices. Without a port it is where all ports of the service are.
+    /// The address of a service, instead of its endpoints, for calls of this server to webhooks and to the servers of
+    /// APIServices. Without a port it is the address of all ports of the service.
     pub fn service_address(
         mut self,
         namespace: impl Into<String>,
@@ -338,7 +338,7 @@ impl Builder {
         self
     }
 
-    /// Which admission plugins run. Unless set, kube-apiserver's default set without `ServiceAccount`.
+    /// The admission plugins that run; by default those that kube-apiserver enables, without `ServiceAccount`.
     pub fn admission_plugins(mut self, plugins: AdmissionPlugins) -> Builder {
         self.plugins = plugins;
         self
@@ -359,36 +359,36 @@ impl Builder {
         self
     }
 
-    /// Whether a new pod needs a service account that exists, and gets its token as a volume: the admission plugin
-    /// `ServiceAccount`. Off unless set, as in test environments: it takes a controller that makes an account `default` in
+    /// Whether a new pod needs an existing service account, and gets its token as a volume: the admission plugin
+    /// `ServiceAccount`. Off by default, as in envtest: it needs a controller that creates the account `default` in
     /// each namespace.
     pub fn service_accounts(mut self, are_made: bool) -> Builder {
         self.plugins.switch(admission::Plugin::ServiceAccount, are_made);
         self
     }
 
-    /// The address of this server in the Endpoints and the EndpointSlice of the service `kubernetes`, which are there while it
-    /// [serves](ApiServer::serve). Unless set, the address that it listens on, or that of this machine if that is no address
-    /// for others.
+    /// The address in the Endpoints and the EndpointSlice of the service `kubernetes`, which exist while the server
+    /// [serves](ApiServer::serve). By default it is the address that the server listens on or, if others cannot use
+    /// that, the address of this machine.
     pub fn advertise_address(mut self, address: IpAddr) -> Builder {
         self.advertise_address = Some(address);
         self
     }
 
-    /// Whether clients can have discovery in one document, as newer ones ask for it. On unless set; without it they fall back
-    /// to one request a group-version.
+    /// Whether aggregated discovery is served. On by default; without it clients send one request for each
+    /// group-version.
     pub fn aggregated_discovery(mut self, is_offered: bool) -> Builder {
         self.has_aggregated_discovery = is_offered;
         self
     }
 
-    /// Where the addresses of services come from; 10.96.0.0/12 unless set. The ServiceCIDR `kubernetes` says it.
+    /// The address ranges of services; 10.96.0.0/12 by default. They are published in the ServiceCIDR `kubernetes`.
     pub fn service_cluster_ip_ranges(mut self, ranges: ServiceIpRanges) -> Builder {
         self.service_ranges = ranges;
         self
     }
 
-    /// Writes down who did what.
+    /// Writes an audit log.
     ///
     /// # Errors
     /// If the file cannot be opened.
@@ -397,20 +397,20 @@ impl Builder {
         Ok(self)
     }
 
-    /// Who knows what containers have written, for `kubectl logs`. Unless set, it is refused: there is no kubelet.
+    /// The source of container logs for `kubectl logs`. Without one it is refused, because there is no kubelet.
     pub fn logs(mut self, source: impl LogSource) -> Builder {
         self.logs = Some(Arc::new(source));
         self
     }
 
-    /// Is told of every change at the moment when a server that keeps everything in memory commits it, whoever made it: for
-    /// tests that judge. It runs while the store is locked: it must be quick, and must not ask the server anything.
+    /// Calls a function for every change at the moment when a server in memory commits it, for checkers in tests. It
+    /// runs while the store is locked: it must be fast, and must not call the server.
     pub fn observer(mut self, tell: impl Fn(Committed) + Send + Sync + 'static) -> Builder {
         self.observer = Some(Observer::new(tell));
         self
     }
 
-    /// Starts a server that keeps everything in memory. Call it inside a tokio runtime.
+    /// Starts a server that keeps all objects in memory. Call it inside a tokio runtime.
     #[must_use]
     pub fn build(self) -> ApiServer {
         let env = self.env.clone().unwrap_or_default();
@@ -419,8 +419,8 @@ impl Builder {
         started.expect("memory keeps everything")
     }
 
-    /// Starts a server that keeps everything in a file in `folder`, which is made if there is none. What
-    /// it has answered survives the end of the process, however sudden. One server at a time can have it.
+    /// Starts a server that stores all objects in a file in `folder`, which is created if it does not exist.
+    /// Acknowledged writes survive a crash of the process. Only one server at a time can open the folder.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -448,8 +448,8 @@ impl Builder {
         Ok(self.start(storage).await?)
     }
 
-    /// Signs the tokens of service accounts with the key in a folder, which is made if there is none, unless there is a key
-    /// already. [`Builder::open`] does it.
+    /// Signs service account tokens with the key in a folder, unless a key is set already. The folder and the key are
+    /// created if they do not exist. [`Builder::open`] calls it.
     pub fn signing_key_in(mut self, folder: impl AsRef<Path>) -> Result<Builder, OpenError> {
         if !self.service_account_tokens.has_signing_key() {
             let key = pki::signing_key(&folder.as_ref().join("pki")).map_err(OpenError::SigningKey)?;
@@ -458,9 +458,9 @@ impl Builder {
         Ok(self)
     }
 
-    /// Starts a server that keeps everything in etcd, as kube-apiserver would: either can be started on the other's data, and
-    /// several servers can share it. Tokens of service accounts are signed only if there is a key for it
-    /// ([`Builder::service_account_tokens`]), and all servers need the same.
+    /// Starts a server that stores all objects in etcd, as kube-apiserver does: each can be started on the data of
+    /// the other, and several servers can share it. Service account tokens are signed only with an explicit key
+    /// ([`Builder::service_account_tokens`]), which all servers must share.
     ///
     /// # Errors
     /// If etcd does not answer within twenty seconds.
@@ -513,15 +513,15 @@ impl Builder {
         bootstrap::run(&core).await?;
         if let Err(error) = kubernetes_service::settings(&core).await {
             // The task below tries it again.
-            tracing::error!(%error, "what others have to know about the server is not published yet");
+            tracing::error!(%error, "cannot publish the objects that describe this server yet; retrying");
         }
         if let Err(error) = definitions::sync(&core).await {
             // The task below tries it again.
-            tracing::error!(%error, "custom resources are not served yet");
+            tracing::error!(%error, "cannot serve custom resources yet; retrying");
         }
         if let Err(error) = aggregation::sync(&core).await {
             // The task below tries it again.
-            tracing::error!(%error, "what other servers answer is not handed on yet");
+            tracing::error!(%error, "cannot proxy requests to APIServices yet; retrying");
         }
         let weak = Arc::downgrade(&core);
         let keep = |name, upkeep: Upkeep| {
@@ -585,32 +585,32 @@ impl ApiServer {
         Builder::default()
     }
 
-    /// A client of an administrator that calls this server directly: no socket, no TLS.
+    /// A client of an administrator that calls this server directly, without a socket or TLS.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         self.client_as(User::admin())
     }
 
-    /// The same for somebody else.
+    /// Like [`ApiServer::client`], for another user, to whom RBAC applies.
     #[must_use]
     pub fn client_as(&self, user: User) -> kube::Client {
         kube::Client::new(self.as_user(user), "default")
     }
 
-    /// Signs tokens for secrets of service accounts that this server takes.
+    /// Signs tokens for service account secrets that this server accepts.
     #[must_use]
     pub fn token_signer(&self) -> TokenSigner {
         TokenSigner::of(Arc::clone(&self.shared.core))
     }
 
-    /// The service as `user` calls it, to put layers around it.
+    /// The service as called by `user`, to put layers around it.
     #[must_use]
     pub fn as_user(&self, user: User) -> AsUser {
         AsUser { server: self.clone(), user: Arc::new(user.authenticated()) }
     }
 
-    /// Serves HTTPS on `listener` until `shutdown` is cancelled: HTTP/1.1 and HTTP/2, clients known by
-    /// their certificates. Watches end with it.
+    /// Serves HTTPS on `listener` until `shutdown` is cancelled: HTTP/1.1 and HTTP/2, with client certificates.
+    /// Watches end with it.
     pub async fn serve(&self, listener: TcpListener, tls: Arc<ServerConfig>, shutdown: CancellationToken) {
         let core = &self.shared.core;
         core.end_watches();
@@ -631,18 +631,18 @@ impl ApiServer {
         }
     }
 
-    /// Ends all running watches, as a restart of the server would. Their clients connect again.
+    /// Ends all running watches, as a restart of the server would. Clients reconnect.
     pub fn end_watches(&self) {
         self.shared.core.end_watches();
     }
 
-    /// Ends all running watches, waits for writes whose clients have gone, and closes the store. Changes are refused
-    /// from then on; another server can open the folder. A server that keeps everything in memory stays as it is.
+    /// Ends all running watches, waits for writes of disconnected clients, and closes the store. Later changes are
+    /// refused, and another server can open the folder. On a server in memory nothing changes.
     pub async fn close(&self) {
         let core = &self.shared.core;
         core.end_watches();
         if tokio::time::timeout(GRACE, core.writes.ended()).await.is_err() {
-            tracing::warn!(grace = ?GRACE, "writes whose clients have gone did not end in time");
+            tracing::warn!(grace = ?GRACE, "writes of disconnected clients did not finish in time");
         }
         core.storage.close().await;
         if let Some(audit) = &core.audit {
@@ -650,14 +650,14 @@ impl ApiServer {
         }
     }
 
-    /// Waits until the server can store nothing any more, because its disk has failed: why, and what to do. Reads still
-    /// work then; nothing but another server on the folder can change that. Never returns if all goes well.
+    /// Waits until the disk fails, so that nothing can be stored any more, and returns the reason and what to do.
+    /// Reads still work; only another server on the folder can store again. Never returns if all goes well.
     pub async fn failed(&self) -> String {
         let failed = self.shared.core.storage.failed();
         failed.await.to_string()
     }
 
-    /// A backup of everything as it is now, piece by piece; [`BackupFile`](store::BackupFile) makes a file of it.
+    /// A consistent backup of all objects, in pieces; [`BackupFile`](store::BackupFile) writes it to a file.
     pub fn backup(&self) -> impl Iterator<Item = Bytes> + Send + use<> {
         store::pieces(&self.shared.core)
     }
@@ -678,7 +678,7 @@ impl ApiServer {
         &self.shared.core
     }
 
-    /// Forgets the history up to now: watches from older resourceVersions are answered with 410.
+    /// Compacts the history up to now: watches from older resourceVersions get 410.
     pub fn compact(&self) {
         let storage = &self.shared.core.storage;
         storage.compact(storage.revision());

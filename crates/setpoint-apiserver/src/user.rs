@@ -39,7 +39,7 @@ impl User {
 
     /// The name of whoever brings no credentials.
     pub const ANONYMOUS: &str = "system:anonymous";
-    /// The group of everybody else.
+    /// The group of unauthenticated users.
     pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 
     /// A user with a name and groups.
@@ -53,7 +53,7 @@ impl User {
         User::new("kubernetes-admin", ["system:masters"])
     }
 
-    /// Whoever brings no credentials, where that is allowed.
+    /// The user of requests without credentials, where those are allowed.
     pub fn anonymous() -> User {
         User::new(User::ANONYMOUS, [User::UNAUTHENTICATED])
     }
@@ -81,7 +81,7 @@ impl User {
         (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
     }
 
-    /// The same user as a member of [`User::AUTHENTICATED`]: what an authenticator adds once it is sure.
+    /// The same user as a member of [`User::AUTHENTICATED`], which an authenticator adds.
     #[must_use]
     pub fn authenticated(mut self) -> User {
         if !self.groups.iter().any(|group| group == User::AUTHENTICATED) {

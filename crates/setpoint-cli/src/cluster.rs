@@ -17,26 +17,26 @@ use crate::signals::Signals;
 /// Run controllers and simulated nodes against any Kubernetes API server
 ///
 /// These are the controllers that `setpoint up` runs in its own process. They need the rights of a cluster
-/// administrator, and nobody else may run the same ones: stop kube-controller-manager, or choose those that it does
-/// not run.
+/// administrator. No controller may run twice: beside a kube-controller-manager use --controllers scheduler, and beside a
+/// kube-scheduler as well --controllers "", which leaves simulated nodes only.
 ///
-/// Ctrl-C and SIGTERM stop it: what is under way is finished.
+/// Ctrl-C and SIGTERM stop it gracefully.
 #[derive(Args)]
 pub(crate) struct ClusterCommand {
     /// The kubeconfig of the cluster [default: KUBECONFIG, or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig to use instead of its current one
+    /// The context to use [default: the current context of the kubeconfig]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
     #[command(flatten)]
     parts: Parts,
 
-    /// The key that the API server signs service accounts' tokens with: fills secrets with such tokens
+    /// The key with which the API server signs service account tokens
     ///
-    /// Without it secrets of the type kubernetes.io/service-account-token stay empty.
+    /// Secrets of the type kubernetes.io/service-account-token get tokens signed with it, and stay empty without it.
     #[arg(long, value_name = "FILE")]
     service_account_private_key_file: Option<PathBuf>,
 
@@ -48,15 +48,15 @@ pub(crate) struct ClusterCommand {
 /// Which parts of a cluster run.
 #[derive(Args)]
 pub(crate) struct Parts {
-    /// Which controllers to run: a,b are these two, -c is all but this one, * is all
+    /// Which controllers to run: a,b runs these two, -c all but this one, * all, "" none
     ///
-    /// The end "-controller" of a name may be left out. A wrong name is answered with the right ones.
+    /// The suffix "-controller" of a name may be omitted. An unknown name prints all names.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     controllers: String,
 
-    /// How many simulated nodes to run
+    /// The number of simulated nodes
     ///
-    /// Pods on them run at once, or as their annotations say: sim.setpoint.dev/fail-after, exit-code, ready-after,
+    /// Pods on them become ready soon, or as their annotations say: sim.setpoint.dev/fail-after, exit-code, ready-after,
     /// image-pull-error.
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: usize,

@@ -38,16 +38,16 @@ use crate::signals::Signals;
 /// How many simulated nodes there are.
 const NODES: usize = 3;
 
-/// Show what a controller does, in a cluster in memory
+/// Run a controller in a cluster in memory, and show what it does
 ///
 /// Starts an API server, the built-in controllers and three simulated nodes, installs the custom resource Foo
 /// and its controller, and shows the path of a change: object, reflector, queue, reconcile, Deployment, pods.
-/// Then a pod is deleted, the Foo is scaled, and deleted. Nothing is installed, and nothing is left behind.
+/// Then it deletes the pod, scales the Foo, and deletes it. Nothing is installed on the machine.
 ///
-/// The exit code says whether everything came to what was wanted.
+/// Exits non-zero if a step does not converge.
 #[derive(Args)]
 pub(crate) struct Demo {
-    /// Leave the cluster running afterwards, with a kubeconfig to play with
+    /// Keep the cluster running afterwards, and print the path of a kubeconfig
     #[arg(long)]
     keep: bool,
 
@@ -55,10 +55,10 @@ pub(crate) struct Demo {
     #[arg(long)]
     step: bool,
 
-    /// Show it on a page in the browser instead, to play with
+    /// Serve a page that shows the demo live, instead of printing it
     ///
-    /// There you see each stage of the loop, the life of each key, objects and who wrote them; and you can pause, step, cut
-    /// watches, lose answers, crash the controller. IP:PORT or :PORT; port 0 picks a free one.
+    /// The page shows each stage of the control loop, the life of each key, and objects with their field managers. On it you can
+    /// pause, step, break watches, lose responses and crash the controller. IP:PORT or :PORT; port 0 picks a free port.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = dashboard::ADDRESS, conflicts_with_all = ["keep", "step"])]
     web: Option<String>,
 }
@@ -114,7 +114,7 @@ impl Demo {
         }
         shutdown.cancel();
         controller.await.context("the Foo controller panicked")??;
-        cluster.stop().await.context("the cluster did not stop well")?;
+        cluster.stop().await.context("the cluster did not stop cleanly")?;
         Ok(())
     }
 }

@@ -8,25 +8,25 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use clap::Args;
 
-/// Stand in for the kube-apiserver and etcd that Go's envtest starts
+/// Run Go's envtest suites on Setpoint instead of kube-apiserver and etcd
 ///
-/// Makes a folder with `kube-apiserver` and `etcd`, which are this program under other names, and `kubectl` if there is one
-/// in PATH, and prints its path:
+/// Creates a folder with `kube-apiserver` and `etcd`, which are this program under other names, and `kubectl` if it is in PATH.
+/// Prints the path of the folder:
 ///
 ///     export KUBEBUILDER_ASSETS=$(setpoint envtest)
 ///     setpoint envtest -- go test ./...
 ///     setpoint envtest --tarball | setup-envtest sideload 1.37.1
 ///
-/// SETPOINT_CONTROLLERS=garbage-collector,namespace (or *) runs built-in controllers in each environment,
-/// SETPOINT_NODES=N simulated nodes: what envtest has none of.
+/// Like envtest, it runs no controllers. SETPOINT_CONTROLLERS=garbage-collector,namespace (or *) runs built-in controllers
+/// in each environment, SETPOINT_NODES=N runs simulated nodes.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Envtest {
-    /// The folder to make [default: setpoint/envtest in the user's cache folder]
+    /// The folder to create [default: setpoint/envtest in the user's cache folder]
     #[arg(long, value_name = "DIR", conflicts_with = "tarball")]
     folder: Option<PathBuf>,
 
-    /// Write a tar.gz with the binaries to standard output, as `setup-envtest sideload` reads it
+    /// Write a tar.gz of the binaries to standard output, for `setup-envtest sideload`
     #[arg(long, conflicts_with = "command")]
     tarball: bool,
 
@@ -63,7 +63,7 @@ impl Envtest {
 fn cache() -> anyhow::Result<PathBuf> {
     let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
-    folder.context("there is no HOME; say where with --folder DIR")
+    folder.context("HOME is not set; choose a folder with --folder DIR")
 }
 
 /// Puts links into the folder. Each appears at once: another process may use the folder at this moment.

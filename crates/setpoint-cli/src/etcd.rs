@@ -71,7 +71,8 @@ async fn serve(env: &Env, flags: &ArgMatches, parent: Parent) -> anyhow::Result<
     let urls = text(flags, "listen-client-urls").unwrap_or("http://localhost:2379");
     let mut listeners = Vec::new();
     for url in urls.split(',') {
-        let address = url.strip_prefix("http://").with_context(|| format!("{url}: only http:// is there"))?;
+        let address =
+            url.strip_prefix("http://").with_context(|| format!("{url}: only http:// is supported"))?;
         let listener = TcpListener::bind(address.trim_end_matches('/')).await;
         listeners.push(listener.with_context(|| format!("cannot listen on {url}"))?);
     }
@@ -140,7 +141,7 @@ pub(crate) async fn find(url: &str) -> anyhow::Result<Option<Store>> {
         let body = body.map_err(|error| anyhow::anyhow!("{url}: {error}"))?.to_bytes();
         return serde_json::from_slice(&body)
             .map(Some)
-            .with_context(|| format!("--etcd-servers: {url} is no etcd"));
+            .with_context(|| format!("--etcd-servers: {url} is not an etcd"));
     }
 }
 

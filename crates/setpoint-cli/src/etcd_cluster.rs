@@ -9,18 +9,18 @@ use setpoint_apiserver::{ApiServer, Builder};
 #[derive(Args, Clone, Debug, Default)]
 #[cfg_attr(not(feature = "etcd"), allow(dead_code, reason = "the flags are there, to say what is missing"))]
 pub(crate) struct EtcdCluster {
-    /// Keep the objects in etcd, in kube-apiserver's own layout: URL[,URL]
+    /// Store the objects in etcd, in kube-apiserver's own layout: URL[,URL]
     ///
-    /// Several servers can share it, kube-apiservers among them. Certificates and keys stay in the folder of --data; servers
+    /// Several servers can share it, including kube-apiservers. Certificates and keys stay in the folder of --data; servers
     /// that share objects need the same ones.
     #[arg(long = "etcd", value_name = "URL", value_delimiter = ',', conflicts_with = "memory")]
     pub(crate) urls: Vec<String>,
 
-    /// The authority of etcd's certificates [default: those of this machine]
+    /// The certificate authority of etcd [default: those that this machine trusts]
     #[arg(long = "etcd-cafile", value_name = "PATH", requires = "urls")]
     pub(crate) ca: Option<PathBuf>,
 
-    /// The certificate to show to etcd
+    /// The client certificate for etcd
     #[arg(long = "etcd-certfile", value_name = "PATH", requires = "key")]
     pub(crate) certificate: Option<PathBuf>,
 
@@ -28,11 +28,11 @@ pub(crate) struct EtcdCluster {
     #[arg(long = "etcd-keyfile", value_name = "PATH", requires = "certificate")]
     pub(crate) key: Option<PathBuf>,
 
-    /// What all keys begin with [default: /registry]
+    /// The prefix of all keys [default: /registry]
     #[arg(long = "etcd-prefix", value_name = "PREFIX", requires = "urls")]
     pub(crate) prefix: Option<String>,
 
-    /// The user of etcd to be; its password is in the variable SETPOINT_ETCD_PASSWORD
+    /// The etcd user; its password is in the environment variable SETPOINT_ETCD_PASSWORD
     #[arg(long = "etcd-user", value_name = "NAME", requires = "urls")]
     pub(crate) user: Option<String>,
 }
@@ -79,8 +79,9 @@ impl EtcdCluster {
         }
         if let Some(user) = &self.user {
             let password = std::env::var("SETPOINT_ETCD_PASSWORD");
-            let password =
-                password.with_context(|| format!("the password of {user}: set SETPOINT_ETCD_PASSWORD"))?;
+            let password = password.with_context(|| {
+                format!("no password for the etcd user {user}: set SETPOINT_ETCD_PASSWORD")
+            })?;
             options = options.user(user, password);
         }
         Ok(options)

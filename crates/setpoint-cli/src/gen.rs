@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 pub(crate) use self::input::read_text;
 pub(crate) use self::output::{format, put, tell};
 
-/// Generate types, CRDs, clients and roles
+/// Generate types, CRDs, clients and RBAC roles
 #[derive(Args)]
 pub(crate) struct Gen {
     #[command(subcommand)]

@@ -18,11 +18,11 @@ use setpoint_env::Env;
 /// Tokens in a file last as long as certificates do.
 const LIFETIME: i64 = 365 * 24 * 60 * 60;
 
-/// Write a kubeconfig for a user who may do only what roles allow
+/// Write a kubeconfig for a user who may do what RBAC allows
 ///
-/// A user gets a certificate from the authority in the folder of --data. A service account gets a token from
-/// the running server, void when the account is deleted. Both are good for a year. What they may do is up to
-/// RBAC: `kubectl create rolebinding …` as the administrator.
+/// A user gets a certificate from the certificate authority in the folder of --data. A service account gets a token from
+/// the running server, which is invalid once the service account is deleted. Both are valid for a year. Grant them rights with
+/// `kubectl create rolebinding …` as the administrator.
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("who").required(true).args(["user", "service_account"])))]
 pub(crate) struct KubeconfigCommand {
@@ -30,23 +30,23 @@ pub(crate) struct KubeconfigCommand {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// A group that the user is in; may be repeated
+    /// A group of the user; may be repeated
     #[arg(long = "group", value_name = "GROUP", requires = "user")]
     groups: Vec<String>,
 
-    /// A service account that exists
+    /// An existing service account
     #[arg(long, value_name = "NAMESPACE/NAME")]
     service_account: Option<String>,
 
-    /// The folder that `setpoint up` runs with
+    /// The data folder of `setpoint up`
     #[arg(long, value_name = "DIR", default_value = "./.setpoint")]
     data: PathBuf,
 
-    /// Where the server is [default: where the running one says it is]
+    /// The URL of the server [default: that of the running server]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 
-    /// Where to write the kubeconfig, for its owner alone [default: standard output]
+    /// The kubeconfig to write, which only its owner can read [default: standard output]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

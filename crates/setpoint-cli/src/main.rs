@@ -6,6 +6,8 @@
 mod cluster;
 mod dashboard;
 mod demo;
+#[cfg(test)]
+mod docs;
 mod envtest;
 mod etcd;
 mod etcd_cluster;
@@ -37,7 +39,7 @@ use setpoint_env::Env;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Kubernetes controllers in Rust, and a Kubernetes API to run them against
+/// Write and test Kubernetes controllers, with a Kubernetes API server in one process
 #[derive(Parser)]
 #[command(name = "setpoint", version, max_term_width = 100)]
 struct Cli {

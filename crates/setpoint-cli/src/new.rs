@@ -11,23 +11,23 @@ use setpoint_codegen::{File, Project};
 
 use crate::r#gen::{format, put, tell};
 
-/// Make an operator project that compiles, tests and runs at once
+/// Create an operator project that compiles, passes its tests and runs
 ///
-/// Types, a controller, a program with leader election, health and metrics, tests against an
-/// API server in the process, manifests for kustomize, Dockerfile, CI and README. For example:
+/// It has types, a controller, a program with leader election, health checks and metrics, tests against an
+/// API server in the process, manifests for kustomize, a Dockerfile, CI and a README. For example:
 ///
 ///     setpoint new my-app
 ///     setpoint new shop-operator --group shop.example.com --owns deployment --webhook
 ///     setpoint new certs --from-crd certificates.yaml
 ///     setpoint new tides --extension-server
 ///
-/// The project uses the crates of the checkout of Setpoint that --checkout names, or that this
-/// binary or the current folder is in, else the published ones.
+/// The project depends on the crates of a checkout of Setpoint: that of --checkout, or the one that this
+/// binary or the current folder is in; otherwise on the published crates.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct New {
-    /// The folder to make; its last part is the name of the package, the service account and, unless --kind says
-    /// otherwise, of the kind
+    /// The folder to create; its last part is the name of the package, of the service account and, unless --kind is set,
+    /// of the kind
     #[arg(value_name = "NAME")]
     path: PathBuf,
 
@@ -35,29 +35,29 @@ pub(crate) struct New {
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
 
-    /// The kind [default: my-app makes MyApp, foo-operator makes Foo]. With --from-crd: which one, if the file has
+    /// The kind [default: MyApp for my-app, Foo for foo-operator]. With --from-crd: which one, if the file has
     /// several
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
 
-    /// The version of the kind [default: v1alpha1; with --from-crd the one that is stored]
+    /// The version of the kind [default: v1alpha1; with --from-crd the storage version]
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
 
-    /// Make it for a CRD that is there: a file in YAML or JSON, - for standard input
+    /// Create it for an existing CRD: a file in YAML or JSON, - for standard input
     #[arg(long, value_name = "FILE")]
     from_crd: Option<PathBuf>,
 
-    /// The objects of the kind are in no namespace; what they own is in the namespace `default`
+    /// Make the kind cluster-scoped; the objects that it owns are in the namespace `default`
     #[arg(long)]
     cluster_scoped: bool,
 
-    /// What each object owns: a ConfigMap, Deployment, Service, … Several times for several [default: a ConfigMap;
-    /// with --from-crd nothing]
+    /// A kind that each object owns: ConfigMap, Deployment, Service, …; may be repeated [default: ConfigMap;
+    /// with --from-crd none]
     #[arg(long, value_name = "KIND")]
     owns: Vec<String>,
 
-    /// Add webhooks that fill in and check objects; the operator makes their certificates
+    /// Add defaulting and validating webhooks; the operator makes their certificates
     #[arg(long)]
     webhook: bool,
 
@@ -65,20 +65,20 @@ pub(crate) struct New {
     #[arg(long, requires = "webhook")]
     cert_manager: bool,
 
-    /// Make an extension API server for the kind instead of an operator: objects where you keep them, behind the API
+    /// Create an extension API server for the kind instead of an operator: it stores the objects itself, behind the API
     /// server of a cluster
     #[arg(long, conflicts_with_all = ["webhook", "owns", "from_crd"])]
     extension_server: bool,
 
-    /// Use the crates of this checkout of Setpoint [default: the one that this binary or the current folder is in]
+    /// The checkout of Setpoint whose crates to use [default: that of this binary or of the current folder]
     #[arg(long, value_name = "FOLDER")]
     checkout: Option<PathBuf>,
 
-    /// Overwrite files that are there
+    /// Overwrite existing files
     #[arg(long, conflicts_with = "dry_run")]
     force: bool,
 
-    /// Write nothing; tell what would be written
+    /// Write nothing; print what would be written
     #[arg(long)]
     dry_run: bool,
 }
@@ -86,7 +86,7 @@ pub(crate) struct New {
 impl New {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let name = self.path.file_name().and_then(|name| name.to_str());
-        let name = name.with_context(|| format!("{}: is no name", self.path.display()))?.to_owned();
+        let name = name.with_context(|| format!("{}: not a valid name", self.path.display()))?.to_owned();
         let checkout = self.checkout()?;
         let project = self.project(&name, checkout.as_deref())?;
         let mut files = project.render()?;
@@ -105,7 +105,10 @@ impl New {
         }
         put(&files, self.force, self.dry_run)?;
         if !self.dry_run {
-            tell(&format!("\nNow: cd {} && cargo test; README.md says the rest.\n", self.path.display()));
+            tell(&format!(
+                "\nNow: cd {} && cargo test. The next steps are in its README.md.\n",
+                self.path.display()
+            ));
         }
         Ok(())
     }
@@ -114,7 +117,7 @@ impl New {
         if let Some(folder) = &self.checkout {
             let checkout = checkout_of(&std::path::absolute(folder)?);
             return Ok(Some(
-                checkout.with_context(|| format!("{}: no checkout of Setpoint", folder.display()))?,
+                checkout.with_context(|| format!("{}: not a checkout of Setpoint", folder.display()))?,
             ));
         }
         // Built with a target folder elsewhere, the program is outside of its checkout.
@@ -154,7 +157,7 @@ impl New {
         }
         let folder = std::path::absolute(&self.path)?;
         if folder.is_file() {
-            bail!("{}: is a file", self.path.display());
+            bail!("{}: exists, and is a file", self.path.display());
         }
         if folder.ancestors().skip(1).any(|above| above.join("Cargo.toml").exists()) {
             project = project.nested();

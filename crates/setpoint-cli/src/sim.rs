@@ -9,7 +9,7 @@ mod upstream;
 use clap::{Args, Subcommand};
 use setpoint_env::Env;
 
-/// Try a controller, in any language, with faults between it and a real server
+/// Test a controller in any language with faults between it and an API server
 #[derive(Args)]
 pub(crate) struct Sim {
     #[command(subcommand)]

@@ -14,7 +14,7 @@ use setpoint_env::Env;
 
 use crate::etcd_cluster::EtcdCluster;
 
-/// Back up all objects of a server, and restore them
+/// Back up, restore and copy the objects of a server
 #[derive(Args)]
 pub(crate) struct Store {
     #[command(subcommand)]
@@ -29,70 +29,70 @@ enum Command {
     Copy(Copy),
 }
 
-/// Write all objects to a file, as they are at one moment
+/// Write a consistent backup of all objects to a file
 ///
-/// The server may run meanwhile, and goes on as always. A file that is there is replaced once the new one is complete, has
-/// been read again and is durable. It holds every Secret, and only its owner can read it. The folder `pki` with the
-/// certificate authority and the key of service accounts is not in it: copy that, too, if clients shall go on trusting the
+/// A running server goes on serving. An existing file is replaced once the new one is complete, has been read again and is
+/// durable. It contains every Secret, and only its owner can read it. It does not contain the folder `pki` with the
+/// certificate authority and the service account key: copy that too, so that clients go on trusting the
 /// server.
 #[derive(Args)]
 struct Backup {
-    /// Where to write it
+    /// The file to write
     file: PathBuf,
 
-    /// The folder of `setpoint up --data`, whether the server runs or not
+    /// The data folder of `setpoint up`, whether the server runs or not
     #[arg(long, value_name = "DIR", default_value = "./.setpoint", alias = "data-dir")]
     data: PathBuf,
 
-    /// Ask the server of this kubeconfig instead; its user has to be in the group system:masters
+    /// Ask the server of this kubeconfig instead; its user must be in the group system:masters
     #[arg(long, value_name = "PATH", conflicts_with = "data")]
     kubeconfig: Option<PathBuf>,
 }
 
-/// Make a store from a backup
+/// Create a store from a backup
 ///
-/// The server on the folder has to be stopped. resourceVersions go on far ahead of those in the backup, and watches from
-/// older ones are answered with 410: clients list again, so that nobody goes on with what is no longer there.
+/// The server on the folder must be stopped. resourceVersions continue far ahead of those in the backup, and older watches
+/// get 410, so that clients list again and drop what is no longer there.
 #[derive(Args)]
 struct Restore {
     /// What `setpoint store backup` has written
     file: PathBuf,
 
-    /// The folder for `setpoint up --data`
+    /// The data folder for `setpoint up`
     #[arg(long, value_name = "DIR", default_value = "./.setpoint", alias = "data-dir")]
     data: PathBuf,
 
-    /// Take the place of a store that is there; it is kept beside the new one
+    /// Replace an existing store, which is kept beside the new one
     #[arg(long)]
     force: bool,
 }
 
-/// Read a backup from end to end, and say what is in it
+/// Check a backup, and print what is in it
 #[derive(Args)]
 struct Verify {
     /// What `setpoint store backup` has written
     file: PathBuf,
 }
 
-/// Copy all objects from a folder to etcd, or back, or from one etcd to another
+/// Copy all objects between a data folder and etcd, or between two etcds
 ///
-/// No server may write to either meanwhile. The target has to be empty; what an interrupted copy has left there is skipped, so
-/// it can be repeated. In the end everything is read again, and compared by count and hash. The folder `pki` is not copied.
+/// No server may write to either in the meantime. The target must be empty, apart from what an interrupted copy has left, so
+/// a copy can be repeated. At the end everything is read again and compared by count and hash. The folder `pki` is not copied.
 #[derive(Args)]
 struct Copy {
-    /// A folder of `setpoint up --data`, or etcd://HOST:PORT[,HOST:PORT][/PREFIX]
+    /// A data folder of `setpoint up`, or etcd://HOST:PORT[,HOST:PORT][/PREFIX]
     #[arg(long, value_name = "PLACE")]
     from: String,
 
-    /// The same
+    /// Like --from
     #[arg(long, value_name = "PLACE")]
     to: String,
 
-    /// The authority of etcd's certificates; the connection is encrypted if it is given
+    /// The certificate authority of etcd; enables TLS
     #[arg(long, value_name = "PATH")]
     etcd_cafile: Option<PathBuf>,
 
-    /// The certificate to show to etcd
+    /// The client certificate for etcd
     #[arg(long, value_name = "PATH", requires = "etcd_keyfile")]
     etcd_certfile: Option<PathBuf>,
 
@@ -122,7 +122,9 @@ impl Copy {
     fn run(&self, _env: &Env) -> anyhow::Result<()> {
         match self.etcd(&self.from).or_else(|| self.etcd(&self.to)) {
             Some(etcd) => bail!("{}", etcd.unsupported()),
-            None => bail!("neither is an etcd; between folders, use setpoint store backup and restore"),
+            None => bail!(
+                "neither --from nor --to is an etcd; between folders, use setpoint store backup and restore"
+            ),
         }
     }
 
@@ -151,7 +153,9 @@ impl Copy {
             ))?,
             (Some(etcd), None) => return self.restore(&runtime, &etcd, to, env),
             (None, None) => {
-                bail!("neither is an etcd; between folders, use setpoint store backup and restore")
+                bail!(
+                    "neither --from nor --to is an etcd; between folders, use setpoint store backup and restore"
+                )
             }
         };
         say(&format!(

@@ -27,70 +27,70 @@ use crate::serving::{Serving, workers};
 use crate::signals::Signals;
 use crate::{dashboard, logging, open_files};
 
-/// Run a Kubernetes API server for kubectl, client-go, kube-rs and others
+/// Run a Kubernetes API server, for kubectl and any other client
 ///
-/// The built-in controllers and a simulated node run beside it: Deployments roll out and pods run, without any
-/// container.
+/// The built-in controllers and a simulated node run in the same process: Deployments roll out and pods become ready, but no
+/// container runs.
 ///
-/// All objects are in the folder of --data: what was answered survives the end of the process, however
-/// sudden. The server's own certificate authority is there too, and is the same after a restart.
+/// All objects are stored in the folder of --data. Acknowledged writes survive a crash of the process. The server's certificate
+/// authority is stored there too, and is the same after a restart.
 ///
-/// A kubeconfig for an administrator appears once the server answers, and is removed when the server stops,
-/// unless somebody has changed it by then. Everybody else may do what RBAC allows; requests without a client
-/// certificate or a token are refused. `setpoint kubeconfig` makes kubeconfigs for other users.
+/// The kubeconfig of an administrator is written once the server is ready, and removed when the server stops,
+/// unless it was changed in the meantime. Other users may do what RBAC allows; requests without a client
+/// certificate or a token are refused. `setpoint kubeconfig` writes kubeconfigs for other users.
 ///
-/// Ctrl-C and SIGTERM stop it; a second one stops it at once. If the disk fails, it ends with code 74: what was answered is
-/// safe, and the message says what to do.
+/// Ctrl-C and SIGTERM stop it gracefully; a second one stops it at once. If the disk fails, it exits with code 74: acknowledged
+/// writes are safe, and the message says what to do.
 #[derive(Args)]
 pub(crate) struct Up {
-    /// Where to listen: HOST:PORT, or :PORT for this machine alone
+    /// The address to listen on: HOST:PORT, or :PORT for this machine only
     ///
-    /// Port 0 picks a free port. 0.0.0.0:6443 opens the server to other machines.
+    /// Port 0 picks a free port. With 0.0.0.0:6443 other machines can connect.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6443")]
     listen: String,
 
-    /// Where to keep the objects and the certificates
+    /// The folder for objects and certificates
     ///
-    /// The folder is made if there is none, for its owner alone. One server at a time can have it.
+    /// It is created if it does not exist, and only its owner can read it. Only one server at a time can use it.
     #[arg(long, value_name = "DIR", default_value = "./.setpoint", conflicts_with = "memory")]
     data: PathBuf,
 
-    /// Keep all objects in memory; they are gone when the server stops
+    /// Keep all objects in memory; they are lost when the server stops
     #[arg(long)]
     memory: bool,
 
     #[command(flatten)]
     etcd: EtcdCluster,
 
-    /// Where to write the kubeconfig [default: kubeconfig in the folder of --data]
+    /// The path of the kubeconfig to write [default: kubeconfig in the folder of --data]
     ///
-    /// Only its owner can read it. A file that has other clusters in it is never overwritten.
+    /// Only its owner can read it. A kubeconfig with other clusters is never overwritten.
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 
-    /// Run the API server alone: no controllers, no nodes
+    /// Run only the API server: no controllers, no nodes
     #[arg(long, conflicts_with_all = ["controllers", "nodes"])]
     no_controllers: bool,
 
     #[command(flatten)]
     parts: Parts,
 
-    /// Show what the controllers do, and all objects, on a page in the browser
+    /// Serve a page that shows controllers and objects live
     ///
-    /// IP:PORT or :PORT. On an address that other machines can reach it is served with the server's certificate, and asks
-    /// for the token of somebody who may get the non-resource URL /dashboard.
+    /// IP:PORT or :PORT. On an address that other machines can reach, it is served with the server's certificate, and needs the
+    /// token of a user who may get the non-resource URL /dashboard.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = dashboard::ADDRESS)]
     dashboard: Option<String>,
 
-    /// Where a service is that this server calls: NAMESPACE/NAME[:PORT]=HOST:PORT
+    /// The address of a service that this server calls: NAMESPACE/NAME[:PORT]=HOST:PORT
     ///
-    /// For webhooks and APIServices whose servers run on this machine, outside of any cluster. May be given more than once.
+    /// For webhooks and APIServices whose servers run on this machine, outside of any cluster. May be repeated.
     #[arg(long, value_name = "SERVICE=ADDR")]
     service_address: Vec<ServiceAddress>,
 
     /// What to log to standard error: error, warn, info, debug or trace
     ///
-    /// Also by target: warn,setpoint_apiserver=debug
+    /// Levels by target: warn,setpoint_apiserver=debug
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log: String,
 

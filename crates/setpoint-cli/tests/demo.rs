@@ -35,7 +35,7 @@ fn the_demo_converges_in_time_and_writes_plain_lines_into_a_pipe() {
         }),
         "the path is shown in its order:\n{first_step}"
     );
-    for words in ["Everything came to what was wanted.", "delete: nothing is left of it", " requests ("] {
+    for words in ["All steps converged.", "delete: nothing is left", " requests ("] {
         assert!(text.contains(words), "{words:?} is missing:\n{text}");
     }
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();

@@ -119,10 +119,10 @@ fn what_cannot_be_is_refused_before_anything_is_written() -> anyhow::Result<()> 
         (&["new", "x", "--group", "apps.k8s.io"], "belongs to Kubernetes"),
         (&["new", "x", "--owns", "pod"], "there are: ConfigMap"),
         (&["new", "x", "--from-crd", "pod.yaml"], "pod.yaml: not a CustomResourceDefinition, but a Pod"),
-        (&["new", "x", "--from-crd", "two.yaml"], "several kinds in it; say --kind: Gizmo, Gadget"),
+        (&["new", "x", "--from-crd", "two.yaml"], "has several kinds; choose one with --kind: Gizmo, Gadget"),
         (&["new", "x", "--from-crd", "none.yaml"], "none.yaml: No such file"),
         (&["new", "x", "--extension-server", "--webhook"], "cannot be used with"),
-        (&["new", "x", "--checkout", "."], ".: no checkout of Setpoint"),
+        (&["new", "x", "--checkout", "."], ".: not a checkout of Setpoint"),
     ];
     for (arguments, words) in cases {
         let error = fails(folder.path(), arguments)?;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::controllers::{Controllers, Setup};
 use crate::node::{NodeConfig, Nodes, SyntheticLog};
 
-/// A cluster that runs: controllers and nodes beside an API server. It ends when it is stopped or dropped.
+/// A running cluster: controllers and nodes beside an API server. It ends when it is stopped or dropped.
 pub struct Cluster {
     client: Client,
     env: Env,
@@ -38,7 +38,7 @@ pub enum ClusterError {
     Panicked(#[source] tokio::task::JoinError),
 }
 
-/// Settings of a [`Cluster`].
+/// The settings of a [`Cluster`].
 #[must_use = "a builder does nothing until start is called"]
 pub struct Builder {
     client: Client,
@@ -53,58 +53,57 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Where time, randomness and tasks come from; the real ones unless set.
+    /// The source of time, randomness and tasks; the real ones by default.
     pub fn env(mut self, env: Env) -> Builder {
         self.env = env;
         self
     }
 
-    /// Which controllers run; all unless set.
+    /// The controllers to run; all by default.
     pub fn controllers(mut self, controllers: Controllers) -> Builder {
         self.controllers = controllers;
         self
     }
 
-    /// How many simulated nodes there are; one unless set.
+    /// The number of simulated nodes; one by default.
     pub fn nodes(mut self, count: usize) -> Builder {
         self.nodes.count = count;
         self
     }
 
-    /// How many simulated nodes there are, what they have, and how long things take on them.
+    /// The number of simulated nodes, their capacity, and how long things take on them.
     pub fn node_config(mut self, nodes: NodeConfig) -> Builder {
         self.nodes = nodes;
         self
     }
 
-    /// The certificate of the server's authority, as PEM: every namespace gets it, in `kube-root-ca.crt`.
+    /// The certificate of the server's authority, as PEM. It is published to every namespace in `kube-root-ca.crt`.
     pub fn root_ca(mut self, certificate: impl Into<String>) -> Builder {
         self.root_ca = Some(certificate.into());
         self
     }
 
-    /// The authority that signs certificates: approved CertificateSigningRequests of Kubernetes' own signers get one
-    /// that its server accepts. Without it they wait.
+    /// The authority that signs approved CertificateSigningRequests for Kubernetes' own signers. Without it they stay
+    /// unsigned.
     pub fn signer(mut self, authority: CertificateAuthority) -> Builder {
         self.signer = Some(Arc::new(authority));
         self
     }
 
-    /// What signs the tokens of secrets of the type `kubernetes.io/service-account-token`:
-    /// [`ApiServer::token_signer`], or one with the key that a server elsewhere was started with. Without it such secrets
-    /// stay empty.
+    /// Signs the tokens of `kubernetes.io/service-account-token` secrets: [`ApiServer::token_signer`], or one with
+    /// the key of a server elsewhere. Without it such secrets stay empty.
     pub fn token_signer(mut self, signer: TokenSigner) -> Builder {
         self.token_signer = Some(signer);
         self
     }
 
-    /// Where to count.
+    /// The metrics to record to.
     pub fn metrics(mut self, metrics: Metrics) -> Builder {
         self.metrics = metrics;
         self
     }
 
-    /// Where to tell what happens.
+    /// The stream of facts to report to.
     pub fn facts(mut self, facts: &Facts) -> Builder {
         self.facts = Some(facts.clone());
         self
@@ -127,7 +126,7 @@ impl Builder {
 }
 
 impl Cluster {
-    /// Settings for a cluster on the API server that `client` reaches.
+    /// The settings of a cluster on the API server of `client`.
     pub fn builder(client: Client) -> Builder {
         Builder {
             client,
@@ -142,13 +141,13 @@ impl Cluster {
         }
     }
 
-    /// A cluster for a test: an API server in this process and everything beside it. Time is tokio's: in a test
-    /// with paused time a rollout that takes minutes is over in milliseconds, and the run is the same each time.
+    /// A cluster for a test: an API server, controllers and nodes in this process. Time is tokio's: with paused time
+    /// a rollout of minutes takes milliseconds, and every run is the same.
     pub async fn in_process() -> Result<Cluster, ClusterError> {
         Cluster::in_process_with(|builder| builder).await
     }
 
-    /// The same with other settings.
+    /// Like [`Cluster::in_process`], with other settings.
     pub async fn in_process_with(settings: impl FnOnce(Builder) -> Builder) -> Result<Cluster, ClusterError> {
         let env = Env::seeded(0);
         let server = ApiServer::builder().env(env.clone()).logs(SyntheticLog).build();
@@ -173,28 +172,28 @@ impl Cluster {
         self.server.as_ref()
     }
 
-    /// The simulated nodes, to switch them off and on.
+    /// The simulated nodes, to stop and restart them.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
     }
 
-    /// What is measured.
+    /// The metrics.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// Tells everything to stop, and waits until what is under way is done.
+    /// Stops everything gracefully.
     pub async fn stop(self) -> Result<(), ClusterError> {
         self.shutdown.cancel();
         self.ended().await
     }
 
-    /// Waits until the cluster ends, because something failed or because it was told to.
+    /// Waits until the cluster ends, because something failed or it was stopped.
     pub async fn ended(self) -> Result<(), ClusterError> {
         self.running.await.map_err(ClusterError::Panicked)?.map_err(ClusterError::Failed)
     }
 
-    /// Cancel it to make the cluster stop.
+    /// Cancel this token to stop the cluster.
     pub fn shutdown(&self) -> &CancellationToken {
         &self.shutdown
     }

@@ -126,7 +126,7 @@ const TABLE: &[(&str, Add)] = &[
 /// The end that most names have, and that nobody needs to type.
 const SUFFIX: &str = "-controller";
 
-/// Which controllers run.
+/// A choice of controllers.
 ///
 /// ```
 /// use setpoint_cluster::Controllers;
@@ -136,27 +136,27 @@ const SUFFIX: &str = "-controller";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controllers(BTreeSet<&'static str>);
 
-/// A name that no controller has.
+/// The error of an unknown controller name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no controller {name:?}; there are: {}", Controllers::names().collect::<Vec<_>>().join(", "))]
+#[error("unknown controller {name:?}; the controllers are: {}", Controllers::names().collect::<Vec<_>>().join(", "))]
 pub struct UnknownController {
     /// The name.
     pub name: String,
 }
 
 impl Controllers {
-    /// All of them.
+    /// All controllers.
     pub fn all() -> Controllers {
         Controllers(Controllers::names().collect())
     }
 
-    /// None of them.
+    /// No controllers.
     pub fn none() -> Controllers {
         Controllers(BTreeSet::new())
     }
 
-    /// Those of a list of names, as kube-controller-manager takes it: `a,b` is these two, `-c` is all but this
-    /// one, `*` is all, an empty list is none. The end `-controller` of a name may be left out.
+    /// Parses a list of names as kube-controller-manager does: `a,b` is these two, `-c` is all but this one, `*` is
+    /// all, an empty list is none. The suffix `-controller` of a name may be omitted.
     pub fn parse(list: &str) -> Result<Controllers, UnknownController> {
         let items = || list.split(',').map(str::trim).filter(|item| !item.is_empty());
         let is_subtraction =
@@ -177,7 +177,7 @@ impl Controllers {
         self.0.contains(name)
     }
 
-    /// The names of all controllers that there are.
+    /// The names of all controllers.
     pub fn names() -> impl Iterator<Item = &'static str> {
         TABLE.iter().map(|(name, _)| *name)
     }

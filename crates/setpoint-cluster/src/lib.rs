@@ -1,8 +1,8 @@
-//! The built-in controllers of Kubernetes and simulated nodes, so that objects come alive with no kubelet.
+//! The built-in controllers of Kubernetes, a scheduler and simulated nodes: Deployments roll out and pods become ready, without a
+//! kubelet or a container.
 //!
-//! Every controller here is written with `setpoint`'s public API, one file a controller. [`Cluster`] runs them
-//! on one set of caches, against any API server or against one in the same process.
-//!
+//! [`Cluster`] runs them on one set of caches, against any API server or against one in the same process. Every controller is
+//! written with `setpoint`'s public API, in a file of its own. [`Controllers`] chooses some of them, [`NodeConfig`] sets what nodes have.
 //! ```
 //! # let rt = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
 //! # rt.block_on(async {

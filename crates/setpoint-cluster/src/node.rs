@@ -28,25 +28,25 @@ use crate::caches;
 pub use self::annotations::{EXIT_CODE, FAIL_AFTER, IMAGE_PULL_ERROR, READY_AFTER};
 pub use self::log::SyntheticLog;
 
-/// How many nodes there are, and what they are like.
+/// The number of nodes, and their properties.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeConfig {
-    /// How many. They are called `node-1`, `node-2` ….
+    /// The number of nodes. They are called `node-1`, `node-2` ….
     pub count: usize,
-    /// What each has, by resource.
+    /// The capacity of each node, by resource.
     pub capacity: BTreeMap<String, String>,
     /// How long things take.
     pub delays: Delays,
 }
 
-/// How long things take on a node. Each time is between the one that is given and half as much again.
+/// How long things take on a node. Each time is random between the given one and one and a half times as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
     /// From a pod's arrival until its first container runs: the sandbox, the network, the image.
     pub start: Duration,
     /// How long an init container runs.
     pub init: Duration,
-    /// How long a container of a Job runs, if nothing else is said.
+    /// How long a container of a Job runs, unless an annotation says otherwise.
     pub job: Duration,
     /// From the deletion of a pod until its containers have ended; never longer than its grace period.
     pub stop: Duration,
@@ -74,7 +74,7 @@ impl Default for Delays {
     }
 }
 
-/// The nodes of a cluster, to switch them off and on. Clones are the same nodes.
+/// The nodes of a cluster, to stop and restart them. Clones are the same nodes.
 #[derive(Clone)]
 pub struct Nodes {
     inner: Arc<Inner>,
@@ -134,13 +134,13 @@ impl Nodes {
         self.inner.machines.keys().map(String::as_str)
     }
 
-    /// Switches a node off, as if its plug were pulled: it does not beat, and its pods do nothing more. Says
-    /// whether there is such a node.
+    /// Stops a node, as a power failure would: no more heartbeats, and its pods do nothing. Returns whether the node
+    /// exists.
     pub fn kill(&self, name: &str) -> bool {
         self.switch(name, false)
     }
 
-    /// Switches a node on again. Says whether there is such a node.
+    /// Restarts a node. Returns whether the node exists.
     pub fn revive(&self, name: &str) -> bool {
         self.switch(name, true)
     }

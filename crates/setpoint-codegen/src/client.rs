@@ -6,7 +6,7 @@ use crate::definition::Definition;
 use crate::error::Error;
 use crate::types::{Taken, names};
 
-/// A kind that the clientset has, and the Rust type that is its own.
+/// A kind of the clientset, and its Rust type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientKind {
     /// `samplecontroller.k8s.io`; empty for the core group.
@@ -21,7 +21,7 @@ pub struct ClientKind {
     pub is_namespaced: bool,
 }
 
-/// Makes the module of a clientset, for several groups and versions at once.
+/// Generates the module of a clientset, for several groups and versions at once.
 ///
 /// ```
 /// # fn main() -> Result<(), setpoint_codegen::Error> {
@@ -63,7 +63,7 @@ struct Named {
 }
 
 impl Clientset {
-    /// A clientset of nothing.
+    /// An empty clientset.
     pub fn new() -> Clientset {
         Clientset::default()
     }

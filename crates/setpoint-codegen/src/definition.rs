@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, FieldPath};
 use crate::{structural, yaml};
 
-/// What the generators need to know of one CustomResourceDefinition.
+/// The parts of a CustomResourceDefinition that the generators need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
     /// The API group.
@@ -97,7 +97,7 @@ impl Version {
 
 impl Definition {
     /// Reads every CustomResourceDefinition in a YAML text, which may have several documents and `List`s. Other
-    /// objects beside them are passed over, but a text without any CRD is an error. `file` is for the messages.
+    /// objects are skipped, but a text without a CRD is an error. `file` is for error messages.
     pub fn read(file: &str, text: &str) -> Result<Vec<Definition>, Error> {
         let read = || {
             let mut found = Vec::new();
@@ -116,7 +116,7 @@ impl Definition {
         read().map_err(|error| error.in_file(file))
     }
 
-    /// The same, each with a YAML text of its own: the text as it is if there is nothing else in it.
+    /// Like [`Definition::read`], each with a YAML text of its own: the original text if it contains nothing else.
     pub fn read_texts(file: &str, text: &str) -> Result<Vec<(Definition, String)>, Error> {
         let definitions = Definition::read(file, text)?;
         let documents = yaml::documents(text).map_err(|error| error.in_file(file))?;
@@ -131,7 +131,7 @@ impl Definition {
         Ok(definitions.into_iter().zip(texts).collect())
     }
 
-    /// Reads one that is already parsed.
+    /// Reads a definition that is already parsed.
     pub fn from_value(value: &Value) -> Result<Definition, Error> {
         from_value(value, &FieldPath::default())
     }

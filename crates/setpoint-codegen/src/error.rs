@@ -30,7 +30,7 @@ impl Error {
         Error { place: Place { file: String::new(), path: path.to_string() }, problem: problem.to_string() }
     }
 
-    /// Says in which file it is.
+    /// Adds the name of the file.
     #[must_use]
     pub fn in_file(mut self, file: &str) -> Error {
         file.clone_into(&mut self.place.file);

@@ -2,23 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-/// A file that is to be.
+/// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// What is to be in it.
+    /// Its contents.
     pub text: String,
 }
 
 impl File {
-    /// A file that is to be.
+    /// A file to write.
     pub fn new(path: impl Into<PathBuf>, text: impl Into<String>) -> File {
         File { path: path.into(), text: text.into() }
     }
 }
 
-/// What to do with files.
+/// How to treat existing files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Write those that are not there; refuse, before anything is written, if one differs.
@@ -60,7 +60,7 @@ impl Outcome {
 #[non_exhaustive]
 pub enum FilesError {
     /// Files are there, with other text in them.
-    #[error("there already, and different: {}; say --force to overwrite", list(paths))]
+    #[error("different files exist: {}; overwrite them with --force", list(paths))]
     Exists {
         /// Which.
         paths: Vec<PathBuf>,
@@ -85,7 +85,7 @@ fn list(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Writes, or checks, all of them. With an error, nothing was written, unless the disk failed half-way.
+/// Writes, or checks, all files. On an error nothing was written, unless the disk failed midway.
 pub fn put(files: &[File], mode: Mode) -> Result<Vec<Outcome>, FilesError> {
     let outcomes = files.iter().map(outcome).collect::<Result<Vec<_>, _>>()?;
     let of = |wanted: &[Outcome]| -> Vec<PathBuf> {

@@ -1,4 +1,7 @@
-//! Write the type, generate the rest; or have the CRD, generate the type.
+//! Code generation: Rust types from CRDs, CRDs from Rust types, clients, RBAC roles, and new projects.
+//!
+//! It is the library behind `setpoint new` and `setpoint gen`. A project calls [`Manifests`] in an example of its own, because only
+//! the project knows its types.
 //!
 //! | from | to | with |
 //! | --- | --- | --- |
@@ -7,6 +10,20 @@
 //! | CRDs or kinds | clientset, listers, informers | [`Clientset`] |
 //! | a controller's builder, an audit log | roles | [`Manifests`], [`Rules`] |
 //! | a name | a project | [`Project`] |
+//!
+//! In the example `manifests` of a project:
+//!
+//! ```no_run
+//! # mod foo {
+//! #     #[derive(Clone, Debug, serde::Deserialize, serde::Serialize, schemars::JsonSchema, kube::CustomResource)]
+//! #     #[kube(group = "example.com", version = "v1", kind = "Foo", namespaced)]
+//! #     pub struct FooSpec {}
+//! # }
+//! # use foo::Foo;
+//! fn main() -> std::process::ExitCode {
+//!     setpoint_codegen::Manifests::new("foo").crd::<Foo>().main()
+//! }
+//! ```
 
 // Operators of times panic when they overflow; clippy.toml says which types are meant.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]

@@ -58,7 +58,7 @@ pub enum ManifestsError {
     #[error(transparent)]
     Files(#[from] FilesError),
     /// Roles were asked for, but [`Manifests::rbac`] was not called.
-    #[error("the project does not say what it needs: call Manifests::rbac")]
+    #[error("the project declares no permissions: call Manifests::rbac")]
     NoRbac,
     /// The arguments make no sense.
     #[error("{0:?} is not an argument; use: crd|rbac [--out DIR] [--force|--dry-run|--check]")]
@@ -66,7 +66,7 @@ pub enum ManifestsError {
 }
 
 impl Manifests {
-    /// The manifests of a project of this name; none yet.
+    /// The manifests of a project of this name, empty at first.
     pub fn new(name: impl Into<String>) -> Manifests {
         Manifests { name: name.into(), crds: Vec::new(), needs: None }
     }
@@ -134,8 +134,8 @@ impl Manifests {
         Ok(vec![File::new(folder.join("rbac.yaml"), rbac::manifests(&self.name, namespace, needs)?)])
     }
 
-    /// Does what the arguments of the program say: `crd` or `rbac`, `--out DIR`, and what to do with files that are
-    /// there and differ: `--force`, `--dry-run`, `--check`. Without `--out` the manifests go to standard output.
+    /// Runs the arguments of the program: `crd` or `rbac`, `--out DIR`, and how to treat existing files that differ:
+    /// `--force`, `--dry-run`, `--check`. Without `--out` the manifests are printed.
     pub fn main(self) -> ExitCode {
         match self.run(std::env::args_os().skip(1)) {
             Ok(()) => ExitCode::SUCCESS,
@@ -222,7 +222,7 @@ mod tests {
         run(&["--check"])?;
         std::fs::write(&file, "mine")?;
         let kept = run(&[]).err().unwrap_or_default();
-        assert!(kept.ends_with("foos.example.com.yaml; say --force to overwrite"), "{kept}");
+        assert!(kept.ends_with("foos.example.com.yaml; overwrite them with --force"), "{kept}");
         let stale = run(&["--check"]).err().unwrap_or_default();
         assert!(stale.starts_with("stale: "), "{stale}");
         assert_eq!(std::fs::read_to_string(&file)?, "mine");

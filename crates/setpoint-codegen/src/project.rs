@@ -28,7 +28,7 @@ use crate::sample::{Extent, sample};
 use crate::types::{Types, names as rust_names};
 use crate::{crd, rbac, yaml};
 
-/// An operator project that is to be.
+/// An operator project to generate.
 ///
 /// ```
 /// # fn main() -> Result<(), setpoint_codegen::Error> {
@@ -56,7 +56,7 @@ pub struct Project {
     from: Option<From>,
 }
 
-/// Where a project has Setpoint's crates from.
+/// The source of Setpoint's crates in a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Crates {
     /// A registry.
@@ -87,7 +87,7 @@ struct Facts<'a> {
 }
 
 impl Project {
-    /// A project of this name, for a kind that is called like it. The name is that of a package, a namespace and a
+    /// A project of this name, for a kind named after it. The name becomes that of a package, a namespace and a
     /// service account.
     pub fn new(name: impl Into<String>) -> Result<Project, Error> {
         let name = name.into();
@@ -108,31 +108,31 @@ impl Project {
         })
     }
 
-    /// The API group of the kind; `example.com` unless set.
+    /// The API group of the kind; `example.com` by default.
     pub fn group(mut self, group: impl Into<String>) -> Project {
         self.group = Some(group.into());
         self
     }
 
-    /// The kind; unless set it is made of the project's name.
+    /// The kind; derived from the project's name by default.
     pub fn kind(mut self, kind: impl Into<String>) -> Project {
         self.kind = Some(kind.into());
         self
     }
 
-    /// The version of the kind; unless set `v1alpha1`, or the one that the CRD stores.
+    /// The version of the kind; by default `v1alpha1`, or the storage version of the CRD.
     pub fn version(mut self, version: impl Into<String>) -> Project {
         self.version = Some(version.into());
         self
     }
 
-    /// Puts the objects of the kind into no namespace.
+    /// Makes the kind cluster-scoped.
     pub fn cluster_scoped(mut self) -> Project {
         self.is_cluster_scoped = true;
         self
     }
 
-    /// Lets each object own one of these. Unless it is called, a ConfigMap; nothing with [`Project::from_crd`].
+    /// Lets each object own one of these. By default a ConfigMap; with [`Project::from_crd`] nothing.
     pub fn owns(mut self, owned: Owned) -> Project {
         let all = self.owned.get_or_insert_default();
         if !all.contains(&owned) {
@@ -159,26 +159,26 @@ impl Project {
         self
     }
 
-    /// Says that there is a `Cargo.toml` in a folder above, whose workspace this is no part of.
+    /// Says that a folder above has a `Cargo.toml` with a workspace that the project does not belong to.
     pub fn nested(mut self) -> Project {
         self.is_nested = true;
         self
     }
 
-    /// Where Setpoint's crates come from.
+    /// The source of Setpoint's crates.
     pub fn crates(mut self, crates: Crates) -> Project {
         self.crates = crates;
         self
     }
 
-    /// Makes the project for a CRD that is there, whose YAML `text` is. `has_sample` says whether a server takes
-    /// [`Project::sample`] for an object of the kind: patterns and CEL rules may forbid it.
+    /// Generates the project for an existing CRD with the YAML `text`. `has_sample` says whether a server accepts
+    /// [`Project::sample`] as an object of the kind: patterns and CEL rules may forbid it.
     pub fn from_crd(mut self, definition: Definition, text: impl Into<String>, has_sample: bool) -> Project {
         self.from = Some(From { definition, text: text.into(), has_sample });
         self
     }
 
-    /// An object of a CRD, in the version that a project for it would be about.
+    /// An object of a CRD, in the version that a project for it would use.
     pub fn sample(definition: &Definition, version: Option<&str>) -> Result<Value, Error> {
         Ok(sample(definition, find_version(definition, version)?, Extent::Required))
     }
@@ -456,7 +456,7 @@ fn replace(value: &mut Value, with: &dyn Fn(&str) -> String) {
     }
 }
 
-/// The checkout of Setpoint that a folder is in.
+/// The checkout of Setpoint that contains a folder.
 pub fn checkout_of(folder: &Path) -> Option<PathBuf> {
     let is_root = |folder: &&Path| {
         let manifest = std::fs::read_to_string(folder.join("crates/setpoint/Cargo.toml"));

@@ -111,7 +111,7 @@ impl Rules {
         yaml::render(&role("ClusterRole", json!({"name": name}), self.render()))
     }
 
-    /// Whether there is none.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.verbs.is_empty()
     }

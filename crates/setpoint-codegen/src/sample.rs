@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::definition::{Definition, Version};
 use crate::structural::{is_int_or_string, is_true, preserves_unknown, type_of};
 
-/// How much of a schema an object shows.
+/// How much of a schema a sample contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// What is required, no more.
@@ -14,8 +14,8 @@ pub enum Extent {
     Full,
 }
 
-/// An object of a version that its schema allows, but for patterns, formats and CEL rules, which nobody can fill in
-/// by rule.
+/// An object of a version that its schema allows, except for patterns, formats and CEL rules, which cannot be
+/// satisfied automatically.
 pub fn sample(definition: &Definition, version: &Version, extent: Extent) -> Value {
     let mut object = value(version.schema(), extent);
     let mut metadata = json!({"name": "demo"});

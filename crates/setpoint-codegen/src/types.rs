@@ -19,7 +19,7 @@ pub(crate) use self::render::Code;
 use crate::definition::{Definition, Version};
 use crate::error::{Error, FieldPath};
 
-/// Makes Rust types of CRDs.
+/// Generates Rust types from CRDs.
 ///
 /// ```
 /// # fn main() -> Result<(), setpoint_codegen::Error> {
@@ -66,19 +66,19 @@ const HEADER: &str = "\
 ";
 
 impl Types {
-    /// For every version of each CRD.
+    /// Types for every version of each CRD.
     pub fn new() -> Types {
         Types::default()
     }
 
-    /// For this version only.
+    /// Only this version.
     pub fn version(mut self, version: impl Into<String>) -> Types {
         self.version = Some(version.into());
         self
     }
 
-    /// The code of a file. One version of one kind stands in it as it is; several are modules, named after the
-    /// version, and after the kind too if there are several.
+    /// The code of a file. A single version of a single kind is the file itself; several are modules, named after the
+    /// version, and also after the kind if there are several.
     pub fn render(&self, definitions: &[Definition]) -> Result<String, Error> {
         let parts = modules(definitions, self.version.as_deref());
         if parts.is_empty() {

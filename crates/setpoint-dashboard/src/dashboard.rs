@@ -49,7 +49,7 @@ pub enum DashboardError {
     #[error("the dashboard needs a certificate on {0}, which others can reach; or listen on 127.0.0.1")]
     NoCertificate(SocketAddr),
     /// Others could play with it.
-    #[error("nobody plays on {0}, which others can reach; listen on 127.0.0.1")]
+    #[error("the page of the demo must not listen on {0}, which others can reach; listen on 127.0.0.1")]
     Play(SocketAddr),
     /// Its certificate cannot be used.
     #[error(transparent)]

@@ -1,8 +1,8 @@
-//! A live page of the loop: what each stage does now, the life of each key, objects and who wrote them, and what is wrong.
+//! A page that shows the control loop of a manager, live: what each stage does, the life of each key, objects and their field
+//! managers, and findings such as controllers that trigger themselves.
 //!
-//! It reads the stream of facts of a [`Manager`](setpoint::Manager), which tells everything anyway to those who listen, and
-//! serves one page to a browser. It writes nothing to the cluster.
-//!
+//! It subscribes to the stream of facts of a [`Manager`](setpoint::Manager) and serves one page to a browser. It writes nothing to the
+//! cluster.
 //! ```no_run
 //! # use k8s_openapi::api::core::v1::ConfigMap;
 //! # use setpoint::{Action, ClientConfig, Context, Controller, ObjectKey, ReconcileError};

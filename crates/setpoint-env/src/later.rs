@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// Thirty years: as good as never for a deadline, and in the range of every clock.
 const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// A moment that others can be reckoned from. Beyond the range of its type is its last moment, or its first.
+/// A point in time that saturates: beyond the range of its type it is the last, or the first, that the type has.
 ///
 /// ```
 /// use std::time::Duration;

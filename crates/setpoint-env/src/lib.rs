@@ -1,9 +1,8 @@
-//! The one seam for time, randomness and tasks.
+//! The clock, randomness and tasks of a program, in one place that a test can replace.
 //!
-//! Product code never asks the system for the time, for random bytes or for a task directly: it asks an
-//! [`Env`]. On [`Env::system`] the answers are real. On [`Env::seeded`] wall-clock time follows tokio's
-//! (pausable) clock and randomness follows the seed, so that a run can be replayed exactly.
-//!
+//! Product code never asks the system for the time, for random bytes or for a task: it asks an [`Env`]. [`Env::system`] is the real
+//! one. With [`Env::seeded`], wall-clock time follows tokio's clock, which can be paused, and randomness follows the seed, so that a run
+//! can be repeated exactly.
 //! ```
 //! # let rt = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
 //! # rt.block_on(async {
@@ -37,7 +36,7 @@ use rand::{Rng, RngExt, SeedableRng};
 pub use task::Task;
 use tokio::time::Instant;
 
-/// Where virtual wall-clock time starts: 2026-01-01T00:00:00Z.
+/// The start of virtual wall-clock time: 2026-01-01T00:00:00Z.
 pub const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// Time, randomness and tasks. Cheap to clone; clones share one random sequence.
@@ -74,8 +73,8 @@ impl Env {
         Env::new(Clock::System, rand::make_rng())
     }
 
-    /// A clock that follows tokio's, starting at the same moment in every run, and a random sequence that
-    /// depends on `seed` alone. Make it inside the runtime whose time it shall follow.
+    /// A clock that follows tokio's and starts at the same time in every run, and randomness that depends only on
+    /// `seed`. Create it inside the runtime whose time it should follow.
     pub fn seeded(seed: u64) -> Env {
         Env::new(Clock::Virtual { origin: Instant::now() }, StdRng::seed_from_u64(seed))
     }
@@ -99,8 +98,9 @@ impl Env {
         }
     }
 
-    /// How many times as fast as others' the clock of this process of a simulation runs; 1 everywhere else. [`Env::now`] has
-    /// it already. Whoever decides by durations alone, as an election does, multiplies them.
+    /// How many times as fast as the clocks of others the clock of this simulated process runs; 1 everywhere else.
+    /// [`Env::now`] includes it. Code that decides by durations alone, such as leader election, multiplies them by
+    /// it.
     pub fn clock_rate(&self) -> f64 {
         self.inner.rate
     }
@@ -129,7 +129,7 @@ impl Env {
         base.saturating_add(Duration::try_from_secs_f64(more).unwrap_or(Duration::MAX))
     }
 
-    /// Fills `bytes` with random bytes.
+    /// Fills `bytes` with random data.
     pub fn fill(&self, bytes: &mut [u8]) {
         self.inner.random.lock().fill_bytes(bytes);
     }
@@ -151,8 +151,8 @@ impl Env {
         )
     }
 
-    /// Runs `future` as a task of the current tokio runtime. The task ends when the returned [`Task`] is
-    /// dropped: every background task has an owner.
+    /// Spawns `future` on the current tokio runtime. The task is cancelled when the returned [`Task`] is dropped:
+    /// every background task has an owner.
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
@@ -165,13 +165,14 @@ impl Env {
         })
     }
 
-    /// The same time, for the tasks of one process of a simulation, and the hand that pauses and kills it. Its random
-    /// sequence is its own: what it draws changes nothing for others.
+    /// The same clock, for the tasks of one simulated process, and a handle that pauses and kills them. Its
+    /// randomness is its own, and does not change that of others.
     pub fn process(&self) -> (Env, Process) {
         self.process_at(1.0)
     }
 
-    /// The same for a process whose clock runs `rate` times as fast as others' do, between a hundredth and a hundred times.
+    /// Like [`Env::process`], with a clock that runs `rate` times as fast as others, between a hundredth and a
+    /// hundred times.
     pub fn process_at(&self, rate: f64) -> (Env, Process) {
         let rate = if rate.is_finite() { rate.clamp(0.01, 100.0) } else { 1.0 };
         let order = self.inner.order.lock().as_mut().map(|order| StdRng::seed_from_u64(order.next_u64()));
@@ -180,8 +181,8 @@ impl Env {
         (Env { process: Some(process.clone()), ..env }, process)
     }
 
-    /// Lets the tasks of processes that are made from now on run in an order that follows this seed: one that could run
-    /// waits now and then until others have. Tasks that other crates spawn are not touched.
+    /// Lets the tasks of processes that are created from now on run in an order that follows this seed: a task that
+    /// could run sometimes waits until others have run. Tasks that other crates spawn are not affected.
     pub fn shuffle(&self, seed: u64) {
         *self.inner.order.lock() = Some(StdRng::seed_from_u64(seed));
     }

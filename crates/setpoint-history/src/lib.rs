@@ -1,10 +1,9 @@
-//! Histories: what clients of an API server asked and were told, and whether a correct server can have told them so.
+//! A consistency checker for API servers: it records what clients observe, and checks that a correct server could have answered like this.
 //!
-//! - [`Load`]: clients and watchers that follow a seed, at work on any server that a [`kube::Client`] reaches.
-//! - [`History`]: every [`Operation`] with its start, its end and its outcome, and every [`Watch`].
-//! - [`check`]: holds a history against what the API promises, and explains each [`Violation`] by the few operations
+//! - [`Load`]: clients and watchers that follow a seed, against any server that a [`kube::Client`] reaches.
+//! - [`History`]: every [`Operation`] with its start, end and outcome, and every [`Watch`].
+//! - [`check`]: compares a history with the guarantees of the API, and explains each [`Violation`] by the few operations
 //!   that contradict each other.
-//!
 //! ```
 //! use setpoint_history::{Call, Fresh, History, Item, Key, Mark, Operation, Outcome, Promise, State, check};
 //!

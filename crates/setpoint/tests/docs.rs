@@ -67,20 +67,6 @@ fn rust_blocks_are_excerpts_of_the_examples() {
     assert!(checked >= 8, "only {checked} blocks");
 }
 
-#[test]
-fn links_of_the_guides_lead_somewhere() {
-    for guide in GUIDES {
-        let text = fs::read_to_string(root().join("docs").join(guide)).unwrap();
-        for (position, _) in text.match_indices("](") {
-            let rest = &text[position + 2..];
-            let target = &rest[..rest.find(')').expect("a link has an end")];
-            if !target.starts_with("http") {
-                assert!(root().join("docs").join(target).exists(), "{guide}: {target} is not there");
-            }
-        }
-    }
-}
-
 /// The promises of `promises.md`, each with the names of its tests.
 fn promises(text: &str) -> Vec<(String, Vec<String>)> {
     let kept = text.split("\n## ").filter(|section| !section.starts_with("What is not promised"));

@@ -166,7 +166,10 @@ impl Plugins {
             .map(|(_, row)| row.name)
             .collect();
         if !idle.is_empty() {
-            tracing::warn!(plugins = idle.join(","), "these admission plugins do nothing here");
+            tracing::warn!(
+                plugins = idle.join(","),
+                "these admission plugins are not implemented and have no effect"
+            );
         }
         let running = || rows().filter_map(|(_, row)| Some((row, row.plugin?)));
         let enabled = running().fold(0, |bits, (_, plugin)| bits | plugin.bit());

@@ -33,7 +33,7 @@ pub(super) async fn learn_resources(core: &Core, backend: &Backend) -> Learned {
     match resources::learn(core, backend).await {
         Ok(is_new) => Learned { is_new, is_known: true },
         Err(why) => {
-            tracing::debug!(name = backend.spec.name, why, "a backend does not tell its resources");
+            tracing::debug!(name = backend.spec.name, why, "cannot read the discovery of a backend");
             Learned { is_new: forget(backend), is_known: false }
         }
     }
@@ -42,7 +42,7 @@ pub(super) async fn learn_resources(core: &Core, backend: &Backend) -> Learned {
 /// Asks a backend for its schemas, which may take long; whether they are not what they were.
 pub(super) async fn learn_schemas(core: &Core, backend: &Backend) -> bool {
     open_api::learn(core, backend).await.unwrap_or_else(|why| {
-        tracing::debug!(name = backend.spec.name, why, "a backend does not tell its schemas");
+        tracing::debug!(name = backend.spec.name, why, "cannot read the OpenAPI schemas of a backend");
         false
     })
 }

@@ -32,7 +32,7 @@ pub(crate) async fn run(core: Weak<Core>) {
     loop {
         let Some(running) = core.upgrade() else { return };
         if let Err(error) = sync(&running).await {
-            tracing::warn!(%error, "the APIServices could not be read; it is tried again");
+            tracing::warn!(%error, "cannot read the APIServices; retrying");
             drop(running);
             tokio::time::sleep(RETRY).await;
             continue;
@@ -174,7 +174,7 @@ async fn look_again(core: Weak<Core>, backend: &Backend) {
         let is_available = verdict.is_available();
         backend.set_available(is_available);
         if let Err(error) = availability::tell(&running, backend, &verdict).await {
-            tracing::warn!(name = backend.spec.name, %error, "the state of an APIService could not be written");
+            tracing::warn!(name = backend.spec.name, %error, "cannot update the status of an APIService");
         }
         let now = running.env.instant();
         if !is_available {

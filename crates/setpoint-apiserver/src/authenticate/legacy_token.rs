@@ -203,6 +203,6 @@ async fn note_use(core: &Core, key: Key, secret: &Value) {
         Some(Action::Put { value: object::encode(&found), ttl: None })
     };
     if let Err(status) = contention::swap(core, key, change).await {
-        tracing::warn!(error = status.message, "cannot note the use of a service account's token");
+        tracing::warn!(error = status.message, "cannot record the use of a service account token");
     }
 }

@@ -132,7 +132,7 @@ impl Custom {
             schema.prune_nulls(object);
             if let Err(exceeded) = schema.default(object, &mut Room::default()) {
                 // It can still be read, and its owner can shorten it.
-                tracing::warn!(kind = %self.kind, %exceeded, "not all defaults of a stored object were filled in");
+                tracing::warn!(kind = %self.kind, %exceeded, "some defaults of a stored object were not applied");
             }
         }
     }

@@ -40,7 +40,7 @@ const OPEN_PATHS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// Why it is not known whom to trust.
+/// Why cannot read from the API server which callers to trust.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DelegationError {
@@ -120,12 +120,14 @@ impl Delegation {
             match self.published().await {
                 Ok(published) if published.data == known => {}
                 Ok(published) => {
-                    tracing::info!("whom the server in front trusts has changed");
+                    tracing::info!("the authorities that the API server trusts have changed");
                     known.clone_from(&published.data);
                     changed(published);
                 }
                 // Who was trusted still is.
-                Err(error) => tracing::warn!(%error, "it is not known whether others are to be trusted now"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot check which authorities the API server trusts now")
+                }
             }
         }
     }

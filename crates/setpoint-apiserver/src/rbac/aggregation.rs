@@ -32,7 +32,7 @@ pub(crate) async fn gather(core: &Core) -> Result<()> {
             write(core, &name, &rules).await?;
         }
     }
-    tracing::warn!("aggregated cluster roles have not settled");
+    tracing::warn!("aggregated ClusterRoles have not converged");
     Ok(())
 }
 
@@ -86,7 +86,7 @@ async fn write(core: &Core, name: &str, rules: &[Rule]) -> Result<()> {
         role["rules"] = serde_json::to_value(rules).unwrap_or(Value::Null);
         let value = object::encode(&role);
         if let Err(exceeded) = bounds::check_stored(&value, Some(&record.value)) {
-            tracing::warn!(role = name, %exceeded, "an aggregated cluster role keeps its rules");
+            tracing::warn!(role = name, %exceeded, "an aggregated ClusterRole keeps its old rules: the new ones are too large");
             return None;
         }
         Some(Action::Put { value, ttl: None })

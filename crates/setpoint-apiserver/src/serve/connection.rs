@@ -70,7 +70,7 @@ impl<S: HttpService> Connection<S> {
         let stranger = Arc::new(self.strangers.admit());
         tokio::select! {
             biased;
-            () = stranger.makes_room() => tracing::debug!(%peer, "there are too many strangers; this one has waited longest"),
+            () = stranger.makes_room() => tracing::debug!(%peer, "too many connections of unauthenticated clients; closing the oldest"),
             () = self.serve(stream, peer, &stranger) => {}
         }
     }

@@ -114,7 +114,7 @@ pub enum BackupError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It is something else.
-    #[error("it is no backup of setpoint")]
+    #[error("it is not a backup of setpoint")]
     Foreign,
     /// A newer version has written it.
     #[error(
@@ -127,10 +127,10 @@ pub enum BackupError {
         known: u64,
     },
     /// It has no end.
-    #[error("it is cut short; make another one")]
+    #[error("it is truncated; make another backup")]
     CutShort,
     /// It is not what was written.
-    #[error("it is damaged ({0}); use another one")]
+    #[error("it is damaged ({0}); use another backup")]
     Damaged(&'static str),
 }
 

@@ -27,11 +27,11 @@ fn tell(fact: &Fact, notices: &Notices) {
             changes.first.iter().for_each(|change| add(Stage::Reflector, brought(change)));
         }
         LoopEvent::Added { key, reason, is_coalesced: false, .. } => {
-            add(Stage::Queue, format!("{key}, since {reason}"));
+            add(Stage::Queue, format!("{key} enqueued: {reason}"));
         }
         LoopEvent::ReconcileStarted { key, .. } => add(Stage::Reconcile, format!("a worker takes {key}")),
         LoopEvent::ReconcileEnded { key, result: ReconcileResult::Failed { error }, .. } => {
-            add(Stage::Reconcile, format!("{key} is tried again: {error}"));
+            add(Stage::Reconcile, format!("{key} requeued with backoff: {error}"));
         }
         _ => {}
     }
@@ -40,7 +40,7 @@ fn tell(fact: &Fact, notices: &Notices) {
 fn brought(CacheChange { key, cause, version }: &CacheChange) -> String {
     let version = version.as_ref().map(ToString::to_string).unwrap_or_default();
     match cause {
-        Cause::Deleted => format!("the watch says that foo/{} is gone", key.name()),
-        _ => format!("the watch brings foo/{} at resourceVersion {version}", key.name()),
+        Cause::Deleted => format!("the watch delivers the deletion of foo/{}", key.name()),
+        _ => format!("the watch delivers foo/{} at resourceVersion {version}", key.name()),
     }
 }

@@ -134,7 +134,7 @@ fn of_pods(notices: &Notices) -> HandlerFns<Pod> {
                 updated.add(Stage::Pod, format!("{name} runs and is ready"));
             }
             if new.metadata.deletion_timestamp.is_some() && old.metadata.deletion_timestamp.is_none() {
-                updated.add(Stage::Pod, format!("{name} is told to stop"));
+                updated.add(Stage::Pod, format!("{name} is terminating"));
             }
         })
         .on_delete(move |gone| deleted.add(Stage::Pod, format!("{} is gone", gone.object.name_any())))

@@ -169,7 +169,7 @@ impl Playground {
             }
             "step" => {
                 self.gate.step();
-                "One message passes: a request, or what a watch brings.".to_owned()
+                "One message passes: a request, or an event of a watch.".to_owned()
             }
             "slow" => {
                 self.gate.slow(value.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0).min(5000));

@@ -98,7 +98,7 @@ impl Steps {
 
     async fn apply(&mut self) -> anyhow::Result<()> {
         let started = self.begin("Apply a Foo: one pod is wanted")?;
-        let wanted: Foo = serde_saphyr::from_str(EXAMPLE).context("the example is no Foo")?;
+        let wanted: Foo = serde_saphyr::from_str(EXAMPLE).context("the example is not a Foo")?;
         let replicas = wanted.spec.replicas.unwrap_or(1);
         self.notices.add(Stage::Object, format!("foo/{NAME} is created with replicas: {replicas}"));
         self.foos().create(&PostParams::default(), &wanted).await?;
@@ -107,7 +107,7 @@ impl Steps {
     }
 
     async fn heal(&mut self) -> anyhow::Result<()> {
-        let started = self.begin("Delete its pod: it is healed")?;
+        let started = self.begin("Delete its pod: another one replaces it")?;
         let victim =
             self.observer.ready_pods().first().map(|pod| pod.name_any()).context("there is no pod")?;
         let pods: Api<Pod> = Api::default_namespaced(self.client.clone());
@@ -117,7 +117,7 @@ impl Steps {
             let is_gone = seen.pods.get(&ObjectKey::namespaced("default", &victim)).is_none();
             is_gone && is_at(seen, 1)
         };
-        self.until("heal: another pod took its place", "a new pod", started, is_done).await
+        self.until("heal: a new pod is ready", "a new pod", started, is_done).await
     }
 
     async fn scale(&mut self) -> anyhow::Result<()> {
@@ -129,7 +129,7 @@ impl Steps {
     }
 
     async fn delete(&mut self) -> anyhow::Result<()> {
-        let started = self.begin("Delete the Foo: everything goes")?;
+        let started = self.begin("Delete the Foo: its dependents are deleted too")?;
         self.notices.add(Stage::Object, format!("foo/{NAME} is deleted"));
         self.foos().delete(NAME, &DeleteParams::background()).await?;
         let is_done = |seen: &Observer| {
@@ -138,7 +138,7 @@ impl Steps {
                 && seen.replica_sets.is_empty()
                 && seen.pods.is_empty()
         };
-        self.until("delete: nothing is left of it", "the rest to go", started, is_done).await
+        self.until("delete: nothing is left", "the rest to be deleted", started, is_done).await
     }
 
     fn begin(&mut self, title: &str) -> anyhow::Result<Instant> {
@@ -169,7 +169,7 @@ impl Steps {
                 return Ok(());
             }
             if took > STEP_LIMIT {
-                bail!("{what}: that did not come about within {STEP_LIMIT:?}");
+                bail!("{what}: did not converge within {STEP_LIMIT:?}");
             }
             self.screen.waiting(&format!("waiting for {waiting_for}"), turn / 4);
             turn += 1;
@@ -196,9 +196,9 @@ impl Steps {
         let total: u64 = by_sender.iter().map(|(_, count)| count).sum();
         self.screen.line("");
         if self.done.len() == 4 {
-            self.screen.title("Everything came to what was wanted.");
+            self.screen.title("All steps converged.");
         } else {
-            self.screen.failed("Not everything came to what was wanted.");
+            self.screen.failed("Not all steps converged.");
         }
         for (what, took) in &self.done {
             self.screen.line(&format!("{:>6} ms  {what}", took.as_millis()));

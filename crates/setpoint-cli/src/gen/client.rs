@@ -8,14 +8,14 @@ use setpoint_codegen::{ClientKind, Clientset};
 use super::input::from_path;
 use super::output::{Output, format};
 
-/// Generate a clientset, listers and informers, with the look of code-generator's
+/// Generate a clientset, listers and informers, with the API of code-generator's
 ///
-/// For those who like client.samplecontroller_v1alpha1().foos("default"). All of it is a thin layer over Api<Foo>,
+/// For code like client.samplecontroller_v1alpha1().foos("default"). It is a thin layer over Api<Foo>,
 /// Lister<Foo> and SharedInformerFactory, which need no generated code.
 #[derive(Args)]
 #[command(group = ArgGroup::new("which").args(["files", "kinds"]).required(true).multiple(true))]
 pub(super) struct Client {
-    /// A file or a folder with CRDs, whose types `setpoint gen types` wrote. Several times for several
+    /// A file or folder of CRDs whose types `setpoint gen types` wrote; may be repeated
     #[arg(long = "crd", value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -23,7 +23,7 @@ pub(super) struct Client {
     #[arg(long, value_name = "PATH", default_value = "crate::api")]
     types: String,
 
-    /// A type of your own: GROUP/VERSION/PLURAL[:cluster]=RUST::PATH. Several times for several
+    /// A type of your own: GROUP/VERSION/PLURAL[:cluster]=RUST::PATH; may be repeated
     #[arg(long = "kind", value_name = "KIND")]
     kinds: Vec<ClientKind>,
 

@@ -9,7 +9,7 @@ use super::recipe::Recipe;
 
 /// Generate CRDs from Rust types
 ///
-/// Only the project itself knows its types, so this runs its example `manifests`, which is one line:
+/// Only the project itself knows its types, so this runs its example `manifests`:
 ///
 ///     fn main() -> std::process::ExitCode {
 ///         setpoint_codegen::Manifests::new("NAME").crd::<Foo>().main()
@@ -20,7 +20,7 @@ pub(super) struct Crd {
     #[command(flatten)]
     recipe: Recipe,
 
-    /// The folder of the CRDs, one file each
+    /// The folder for the CRDs, one file each
     #[arg(long, short, value_name = "DIR", default_value = "config/crd")]
     out: PathBuf,
 

@@ -14,11 +14,11 @@ use setpoint_codegen::Definition;
 #[derive(Args)]
 #[group(required = true)]
 pub(super) struct Input {
-    /// A file or a folder with CRDs in YAML or JSON; - for standard input. Several times for several
+    /// A file or folder of CRDs in YAML or JSON, - for standard input; may be repeated
     #[arg(long = "crd", value_name = "FILE", group = "input")]
     files: Vec<PathBuf>,
 
-    /// Take the CRDs of the cluster that kubectl would talk to: all of them, or these (foos.example.com)
+    /// Read the CRDs of the cluster in the current kubectl context: all of them, or these (foos.example.com)
     #[arg(long, value_name = "NAME", num_args = 0.., group = "input")]
     cluster: Option<Vec<String>>,
 }
@@ -62,7 +62,7 @@ pub(crate) fn from_path(path: &Path) -> anyhow::Result<Vec<Definition>> {
     files.retain(|file| file.file_stem().is_none_or(|name| name != "kustomization"));
     files.sort();
     if files.is_empty() {
-        bail!("{}: there is no YAML or JSON file in it", path.display());
+        bail!("{}: contains no YAML or JSON file", path.display());
     }
     let mut definitions = Vec::new();
     for file in files {

@@ -10,7 +10,7 @@ use setpoint_codegen::{File, Mode};
 /// The options that say where to, and how.
 #[derive(Args)]
 pub(super) struct Output {
-    /// Where to write it [default: standard output]
+    /// The file to write [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
 
@@ -21,15 +21,15 @@ pub(super) struct Output {
 /// What to do with files that are there.
 #[derive(Args, Clone, Copy)]
 pub(super) struct How {
-    /// Overwrite files that are there
+    /// Overwrite existing files
     #[arg(long, conflicts_with_all = ["dry_run", "check"])]
     force: bool,
 
-    /// Write nothing; tell what would be written
+    /// Write nothing; print what would be written
     #[arg(long, conflicts_with = "check")]
     dry_run: bool,
 
-    /// Write nothing; fail if a file is not what would be written
+    /// Write nothing; fail if a file is stale
     #[arg(long)]
     pub(super) check: bool,
 }

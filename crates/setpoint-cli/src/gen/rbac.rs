@@ -9,21 +9,21 @@ use setpoint_codegen::Rules;
 use super::output::{How, tell};
 use super::recipe::Recipe;
 
-/// Generate the least roles that a controller needs
+/// Generate the least RBAC roles that a controller needs
 ///
-/// From what its builder declares: this runs the project's example `manifests`, which ends in
+/// From the controller's builder: this runs the project's example `manifests`, which ends with
 ///
 ///     setpoint_codegen::Manifests::new("NAME").rbac("NAMESPACE", manager.permissions()).main()
 ///
-/// Or, with --from-audit, from an audit log: prints the role that the requests in it needed, and
-/// how it differs from the roles that are declared; with --check it fails if it does.
+/// With --from-audit, from an audit log: prints the role that the requests in it needed, and
+/// how it differs from the declared roles; with --check it fails if it does.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Rbac {
     #[command(flatten)]
     recipe: Recipe,
 
-    /// The folder of rbac.yaml
+    /// The folder for rbac.yaml
     #[arg(long, short, value_name = "DIR", default_value = "config/rbac")]
     out: PathBuf,
 
@@ -34,15 +34,15 @@ pub(super) struct Rbac {
     #[arg(long, value_name = "FILE")]
     from_audit: Option<PathBuf>,
 
-    /// Whose requests count [default: everybody's]
+    /// Count only requests of this user [default: all users]
     #[arg(long, value_name = "NAME", requires = "from_audit")]
     user: Option<String>,
 
-    /// The roles to compare with [default: rbac.yaml in the folder of --out]
+    /// The declared roles to compare with [default: rbac.yaml in the folder of --out]
     #[arg(long, value_name = "FILE", requires = "from_audit")]
     declared: Option<PathBuf>,
 
-    /// The name of the role that is printed
+    /// The name of the printed role
     #[arg(long, value_name = "NAME", default_value = "audited", requires = "from_audit")]
     name: String,
 }
@@ -55,7 +55,7 @@ impl Rbac {
         let read = |path: &PathBuf| std::fs::read_to_string(path).with_context(|| path.display().to_string());
         let used = Rules::from_audit(&log.display().to_string(), &read(log)?, self.user.as_deref())?;
         if used.is_empty() {
-            bail!("{}: nobody asked for anything; is --user right?", log.display());
+            bail!("{}: no request found; check --user", log.display());
         }
         tell(&used.cluster_role(&self.name)?);
         let path = self.declared.clone().unwrap_or_else(|| self.out.join("rbac.yaml"));

@@ -7,8 +7,8 @@ use super::output::{Output, format};
 
 /// Generate Rust types from CRDs
 ///
-/// The types have #[derive(CustomResource)], and keep validation, defaults and CEL rules as attributes. One version
-/// of one kind is the file; several are modules in it.
+/// The types have #[derive(CustomResource)], and keep validation, defaults and CEL rules as attributes. Several kinds or
+/// versions are modules of the file.
 #[derive(Args)]
 pub(super) struct Types {
     #[command(flatten)]

@@ -176,7 +176,7 @@ impl Flags {
             match mode.as_str() {
                 "RBAC" | "AlwaysAllow" | "AlwaysDeny" => {}
                 "Node" | "ABAC" | "Webhook" => {
-                    tracing::warn!(mode, "this authorization mode is not there and decides nothing");
+                    tracing::warn!(mode, "this authorization mode is not implemented and has no effect");
                 }
                 _ => bail!("--authorization-mode: {mode:?} is not a valid mode"),
             }

@@ -31,9 +31,9 @@ fn read_one(file: &Path, kind: Option<&str>) -> anyhow::Result<(Definition, Stri
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
         (None, _) => {
-            bail!("{name}: there is no kind {:?} in it, but: {}", kind.unwrap_or_default(), kinds.join(", "))
+            bail!("{name}: has no kind {:?}, but: {}", kind.unwrap_or_default(), kinds.join(", "))
         }
-        (Some(_), false) => bail!("{name}: there are several kinds in it; say --kind: {}", kinds.join(", ")),
+        (Some(_), false) => bail!("{name}: has several kinds; choose one with --kind: {}", kinds.join(", ")),
     }
 }
 

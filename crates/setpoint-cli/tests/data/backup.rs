@@ -89,9 +89,9 @@ async fn a_backup_of_a_stopped_server_makes_the_same_store_elsewhere() {
 fn files_and_folders_that_cannot_be_used_are_one_line_errors() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("text"), "this is no backup").unwrap();
-    refused(folder.path(), &["restore", "text", "--data", "data"], "it is no backup of setpoint");
+    refused(folder.path(), &["restore", "text", "--data", "data"], "it is not a backup of setpoint");
     refused(folder.path(), &["restore", "none", "--data", "data"], "none cannot be restored");
-    refused(folder.path(), &["verify", "text"], "it is no backup of setpoint");
+    refused(folder.path(), &["verify", "text"], "it is not a backup of setpoint");
     refused(folder.path(), &["backup", "file", "--data", "data"], "there is no store at data/objects.redb");
     refused(folder.path(), &["backup", "no/such/file", "--data", "data"], "name another file");
     std::fs::write(folder.path().join("cut"), b"\xff\xfeabc").unwrap();

@@ -48,7 +48,7 @@ impl Collector {
         match timeout(TIME_LIMIT, done).await.unwrap_or(Err(CollectError::Late)) {
             // The object has changed since it was looked at, which is no failure: look again.
             Err(CollectError::Server(kube::Error::Api(status))) if status.code == 409 => {
-                tracing::debug!(?work, "an object has changed meanwhile; it is looked at again");
+                tracing::debug!(?work, "an object has changed in the meantime; requeued");
                 self.queue.add_after(work, AFTER_CONFLICT);
                 Ok(())
             }

@@ -76,7 +76,7 @@ impl Monitors {
     /// Watches all kinds that there are now, and waits until they are known.
     pub(super) async fn sync(&mut self) {
         while let Err(error) = self.refresh().await {
-            tracing::warn!(%error, "cannot ask the server for its kinds; it is tried again");
+            tracing::warn!(%error, "cannot read the discovery of the server; retrying");
             sleep(RETRY).await;
         }
         let informers = || self.running.values().map(|monitor| &monitor.informer);
@@ -84,7 +84,7 @@ impl Monitors {
         if timeout(SYNC_LIMIT, synced).await.is_err() {
             let late: Vec<&str> =
                 informers().filter(|kind| !kind.has_synced()).map(SharedInformer::name).collect();
-            tracing::warn!(?late, "some kinds cannot be listed; collecting without them");
+            tracing::warn!(?late, "some kinds cannot be listed; garbage collection goes on without them");
         }
     }
 
@@ -94,7 +94,7 @@ impl Monitors {
             let _ = timeout(POLL, self.changed.notified()).await;
             sleep(SETTLE).await;
             if let Err(error) = self.refresh().await {
-                tracing::warn!(%error, "cannot ask the server for its kinds; it is tried again");
+                tracing::warn!(%error, "cannot read the discovery of the server; retrying");
                 sleep(RETRY).await;
                 self.changed.notify_one();
             }

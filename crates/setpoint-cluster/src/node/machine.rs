@@ -120,7 +120,7 @@ impl Nodes {
                 Ok(()) => env.jitter(RENEWAL, 0.04),
                 Err(foreign @ BeatError::Foreign(_)) => return foreign,
                 Err(error) => {
-                    tracing::debug!(node = machine.name, %error, "a heartbeat failed; it is tried again");
+                    tracing::debug!(node = machine.name, %error, "a heartbeat failed; retrying");
                     env.jitter(RETRY, 0.5)
                 }
             };

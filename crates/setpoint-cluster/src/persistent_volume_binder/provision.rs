@@ -41,7 +41,7 @@ pub(super) async fn offer_class(client: Client) {
         if failure::already_exists(&error) {
             return;
         }
-        tracing::debug!(%error, "cannot offer a storage class; it is tried again");
+        tracing::debug!(%error, "cannot create the default storage class; retrying");
         tokio::time::sleep(RETRY).await;
     }
 }

@@ -32,9 +32,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(300);
 /// Why something cannot be counted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CountError {
-    #[error("cannot ask the server for its kinds")]
+    #[error("cannot read the discovery of the server")]
     Kinds(#[source] kube::Error),
-    #[error("{0} cannot be listed; their number is not known")]
+    #[error("{0} cannot be listed; their usage is unknown")]
     NotSynced(String),
 }
 

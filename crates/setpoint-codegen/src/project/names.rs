@@ -38,7 +38,7 @@ const LONGEST: usize = 46;
 pub(super) fn check_project(name: &str) -> Result<(), Error> {
     let wrong = |problem: String| Err(Error::new("NAME", format!("{name:?} {problem}")));
     if name.is_empty() {
-        return wrong("is no name".to_owned());
+        return wrong("is not a valid name".to_owned());
     }
     let is_inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -144,7 +144,7 @@ mod tests {
             ("-x", "such as x"),
             ("x-", "such as x"),
             ("9lives", "beginning with a letter"),
-            ("", "is no name"),
+            ("", "is not a valid name"),
             ("äh", "small letters"),
             ("type", "is a keyword of Rust; call it type-operator"),
             ("self", "is a keyword of Rust"),

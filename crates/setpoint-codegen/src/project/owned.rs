@@ -57,8 +57,7 @@ impl FromStr for Owned {
         let is_it = |owned: &&Owned| [plain(owned.kind()), owned.plural()].contains(&wanted);
         Owned::ALL.iter().find(is_it).copied().ok_or_else(|| {
             let kinds: Vec<&str> = Owned::ALL.iter().map(|owned| owned.kind()).collect();
-            let problem =
-                format!("{text:?} is none that there is a template for; there are: {}", kinds.join(", "));
+            let problem = format!("there is no template for {text:?}; there are: {}", kinds.join(", "));
             Error::new("--owns", problem)
         })
     }

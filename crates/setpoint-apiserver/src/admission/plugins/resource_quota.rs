@@ -50,7 +50,11 @@ impl Charge {
             };
             let key = quotas().key(Some(&self.namespace), &quota);
             if let Err(error) = contention::swap(core, key, change).await {
-                tracing::warn!(quota, error = error.message, "a charge of a write that failed stays for now");
+                tracing::warn!(
+                    quota,
+                    error = error.message,
+                    "cannot give back the quota charge of a failed write; it stays for now"
+                );
             }
         }
     }

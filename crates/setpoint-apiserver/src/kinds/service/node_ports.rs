@@ -145,7 +145,7 @@ pub(super) async fn release(core: &Core, services: &Resource, ports: &[u64]) {
         had
     });
     if let Err(error) = released.await {
-        tracing::warn!(?ports, %error, "node ports could not be given back; whoever wants them takes them over");
+        tracing::warn!(?ports, %error, "cannot release node ports; the next service that needs them takes them over");
     }
 }
 

@@ -39,14 +39,14 @@ pub(super) async fn follow(shared: Arc<Shared>) {
         let from = shared.view.read(State::revision) + 1;
         let why = match watch(&shared, from).await {
             End::Gap(why) => {
-                tracing::warn!(why = &*why, "changes in etcd were missed, everything is read again");
+                tracing::warn!(why = &*why, "missed changes in etcd; reading everything again");
                 shared.lost(&why);
                 load_patiently(&shared).await;
                 continue;
             }
             End::Lost(why) => why,
         };
-        tracing::warn!(why = &*why, "the watch of etcd has ended and is begun again");
+        tracing::warn!(why = &*why, "the watch of etcd has ended; resuming it");
         shared.lost(&why);
         if shared.env.instant().duration_since(began) > LONGEST_PAUSE {
             pause = FIRST_PAUSE;
@@ -60,7 +60,7 @@ pub(super) async fn follow(shared: Arc<Shared>) {
 pub(super) async fn load_patiently(shared: &Shared) {
     let mut pause = FIRST_PAUSE;
     while let Err(why) = load(shared).await {
-        tracing::warn!(why = &*why, "etcd cannot be read yet");
+        tracing::warn!(why = &*why, "cannot read etcd yet; retrying");
         shared.lost(&why);
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);

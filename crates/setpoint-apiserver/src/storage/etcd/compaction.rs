@@ -21,7 +21,7 @@ pub(super) async fn run(shared: Arc<Shared>, interval: Duration) {
         tokio::time::sleep(interval).await;
         match turn(&shared, version, revision).await {
             Ok(next) => (version, revision) = next,
-            Err(why) => tracing::warn!(why = &*why, "old revisions of etcd could not be compacted"),
+            Err(why) => tracing::warn!(why = &*why, "cannot compact old revisions of etcd"),
         }
     }
 }

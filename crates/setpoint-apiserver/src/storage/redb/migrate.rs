@@ -15,7 +15,7 @@ use crate::object;
 
 /// Brings a file of format `from` to the one that this version knows.
 pub(super) fn migrate(database: &Database, from: u64) -> Result<(), Fault> {
-    tracing::info!(from, to = KNOWN_FORMAT, "the store is of an older format and is migrated");
+    tracing::info!(from, to = KNOWN_FORMAT, "migrating the store from an older format");
     let before = database.begin_read()?.open_table(LOG)?;
     let transaction = database.begin_write()?;
     {
@@ -37,7 +37,7 @@ fn encoded_anew(revision: Revision, old: &[u8]) -> Result<Option<Vec<u8>>, Fault
     let unreadable = || Fault::Damaged("an unreadable row");
     let mut write = row::decode(revision, old, |name| name.into()).ok_or_else(unreadable)?;
     let Some(value) = canonical(&write.record.value) else {
-        tracing::warn!(revision, path = %write.key.path, "an object cannot be read, and stays as it is");
+        tracing::warn!(revision, path = %write.key.path, "cannot decode an object; it is left unchanged");
         return Ok(None);
     };
     write = write.with_value(value);

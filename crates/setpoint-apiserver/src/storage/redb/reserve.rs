@@ -30,7 +30,7 @@ pub(super) fn make(path: &Path) -> io::Result<()> {
 pub(super) fn give_up(path: &Path) {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(%error, path = %path.display(), "the reserve cannot be given up");
+            tracing::warn!(%error, path = %path.display(), "cannot release the reserve");
         }
         _ => {}
     }

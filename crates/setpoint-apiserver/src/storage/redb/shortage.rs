@@ -78,7 +78,7 @@ impl Worker {
         self.file.release();
         if self.shortage.is_none() {
             tracing::error!(
-                "the disk of the store is full; until there is room, only deletes and small updates are stored"
+                "the disk of the store is full; until there is room, only deletes and small updates are accepted"
             );
             self.shortage = Some(Shortage::default());
             self.health.send_replace(Health::Full);
