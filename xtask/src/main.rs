@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "these tasks measure and drive real processes in real time")]
 
 mod bench;
+mod budget;
 mod counts;
 mod explore;
 mod fuzz;
@@ -24,6 +25,8 @@ use clap::Parser;
 enum Task {
     /// Measure Setpoint and its peers in one run.
     Bench(Box<bench::Bench>),
+/// Build the release from nothing, and compare its cost with bench/budget.txt.
+    Budget(budget::Budget),
     /// Count the instructions of the hot paths, and compare them with bench/counts.txt (needs valgrind).
     Counts(counts::Counts),
     /// Inject every fault at every point of our own controllers.
@@ -43,6 +46,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Bench(options) => bench::run(&options),
+        Task::Budget(options) => budget::run(&options),
         Task::Counts(options) => counts::run(&options),
         Task::Explore(options) => explore::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),

@@ -178,7 +178,7 @@ fn data_of(template: &PodTemplateSpec) -> Result<Value, serde_json::Error> {
 pub(crate) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let mut template = revision.data.0.pointer("/spec/template")?.clone();
     template.as_object_mut()?.remove("$patch");
-    serde_json::from_value(template).ok()
+    crate::typed::typed(&template).ok()
 }
 
 #[cfg(test)]

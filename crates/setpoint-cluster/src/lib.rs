@@ -61,6 +61,7 @@ mod stateful_set;
 mod taint_eviction;
 mod time;
 mod ttl_after_finished;
+mod typed;
 mod volume_protection;
 
 pub use cluster::{Builder, Cluster, ClusterError};

@@ -24,6 +24,7 @@ mod process;
 mod task;
 
 use std::ops::RangeInclusive;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -159,6 +160,8 @@ impl Env {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        // Boxed, so that tokio's machinery is compiled once a type of result, and not for each of hundreds of futures.
+        let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
         Task::new(match &self.process {
             None => tokio::spawn(future),
             Some(process) => tokio::spawn(process.run(future)),

@@ -119,8 +119,8 @@ impl Process {
         self.state.is.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    pub(crate) fn run<F: Future>(&self, future: F) -> Member<F> {
-        Member { future: Box::pin(future), process: self.clone() }
+    pub(crate) fn run<T>(&self, future: Pin<Box<dyn Future<Output = T> + Send>>) -> Member<T> {
+        Member { future, process: self.clone() }
     }
 
     /// Whether a task may run now; if not, it is woken when it may.
@@ -144,15 +144,15 @@ impl Process {
 }
 
 /// A task of a process.
-pub(crate) struct Member<F> {
-    future: Pin<Box<F>>,
+pub(crate) struct Member<T> {
+    future: Pin<Box<dyn Future<Output = T> + Send>>,
     process: Process,
 }
 
-impl<F: Future> Future for Member<F> {
-    type Output = F::Output;
+impl<T> Future for Member<T> {
+    type Output = T;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         if self.process.may_run(cx) { self.future.as_mut().poll(cx) } else { Poll::Pending }
     }
 }

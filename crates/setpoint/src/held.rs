@@ -1,5 +1,6 @@
 //! Between all stages: an object as it is cached, decoded when somebody reads it.
 
+#[cfg(feature = "compact")]
 mod packed;
 mod uid;
 
@@ -11,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use self::packed::Packed;
+#[cfg(feature = "compact")]
 pub(crate) use self::packed::Packer;
 use self::uid::Uid;
 use crate::reflector::{is_json, protobuf_metadata};
@@ -19,6 +20,28 @@ use crate::{Object, ObjectKey, ResourceVersion};
 
 /// Makes an object of its bytes. The vector is working space.
 pub(crate) type DecodeFn<T> = Arc<dyn Fn(&[u8], &mut Vec<u32>) -> Result<T, serde_json::Error> + Send + Sync>;
+
+/// Makes what packs the objects of one cache.
+pub(crate) type PackerOf<T> = fn(DecodeFn<T>) -> Arc<dyn Pack<T>>;
+
+/// Packs and unpacks the objects of one cache.
+pub(crate) trait Pack<T>: Send + Sync {
+    /// The bytes as they are kept, and their length before they were compressed; 0 if they were not.
+    fn pack(&self, bytes: &[u8]) -> (Box<[u8]>, u32);
+
+    /// Lends the bytes as they came.
+    fn unpack(&self, packed: &Packed<T>, read: &mut dyn FnMut(&[u8]));
+
+    /// The object: one that was decoded lately, or a new one.
+    fn read(&self, packed: &Packed<T>, key: &ObjectKey, version: Option<&ResourceVersion>) -> Arc<T>;
+}
+
+/// An object, packed.
+pub(crate) struct Packed<T> {
+    bytes: Box<[u8]>,
+    length: u32,
+    packer: Arc<dyn Pack<T>>,
+}
 
 /// A cached object. Cheap to clone; clones are the same object.
 ///
@@ -160,8 +183,9 @@ impl<T: Object> Held<T> {
     }
 
     /// The bytes of an object, which are packed and never kept in another form.
-    pub(crate) fn packed(identity: Identity, bytes: &[u8], packer: &Arc<Packer<T>>) -> Held<T> {
-        Held::with(identity, Form::Packed(packer.pack(bytes)))
+    pub(crate) fn packed(identity: Identity, bytes: &[u8], packer: &Arc<dyn Pack<T>>) -> Held<T> {
+        let (bytes, length) = packer.pack(bytes);
+        Held::with(identity, Form::Packed(Packed { bytes, length, packer: packer.clone() }))
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -205,7 +229,7 @@ impl<T: Object> Held<T> {
         self.own().object.get_or_init(|| match &self.inner.form {
             Form::Decoded(object) => object.clone(),
             Form::Lazy(lazy) => lazy.read(&self.inner.key),
-            Form::Packed(packed) => packed.read(&self.inner.key, self.version()),
+            Form::Packed(packed) => packed.packer.read(packed, &self.inner.key, self.version()),
         })
     }
 
@@ -255,7 +279,11 @@ impl<T: Object> Held<T> {
         let read = match &self.inner.form {
             Form::Decoded(object) => return object.meta().clone(),
             Form::Lazy(lazy) => lazy.unkept.lock().bytes.as_deref().and_then(meta_of),
-            Form::Packed(packed) => packed.with_bytes(meta_of),
+            Form::Packed(packed) => {
+                let mut meta = None;
+                packed.packer.unpack(packed, &mut |bytes| meta = meta_of(bytes));
+                meta
+            }
         };
         // Somebody has read the object meanwhile, and the bytes are gone.
         read.unwrap_or_else(|| self.object().meta().clone())

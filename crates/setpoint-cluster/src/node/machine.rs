@@ -254,7 +254,7 @@ fn is_ready(node: &Node) -> bool {
 }
 
 fn decode<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, kube::Error> {
-    serde_json::from_value(value).map_err(kube::Error::SerdeError)
+    crate::typed::typed(&value).map_err(kube::Error::SerdeError)
 }
 
 /// A time as the API writes it, with this many digits of a second.

@@ -32,7 +32,7 @@ pub(super) async fn offer_class(client: Client) {
                 "volumeBindingMode": "WaitForFirstConsumer",
                 "allowVolumeExpansion": true,
             });
-            let class = serde_json::from_value(class).map_err(kube::Error::SerdeError)?;
+            let class = crate::typed::typed(&class).map_err(kube::Error::SerdeError)?;
             classes.create(&PostParams::default(), &class).await?;
         }
         Ok::<_, kube::Error>(())
@@ -86,7 +86,7 @@ pub(super) async fn provision(
         let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]});
         volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [term]}});
     }
-    let volume: PersistentVolume = serde_json::from_value(volume).map_err(kube::Error::SerdeError)?;
+    let volume: PersistentVolume = crate::typed::typed(&volume).map_err(kube::Error::SerdeError)?;
     match Api::<PersistentVolume>::all(work.cx.client()).create(&PostParams::default(), &volume).await {
         Err(error) if failure::already_exists(&error) => Ok(()),
         Err(error) => {

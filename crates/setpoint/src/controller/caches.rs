@@ -263,7 +263,7 @@ impl<T: Watchable, Q: Key> Cache for Watched<T, Q> {
         let version = held.version().cloned();
         let compare = move |answer: &[u8]| {
             // The answer goes through the same type: what that does not know is in neither.
-            let after: T = serde_json::from_slice(answer).ok()?;
+            let after: T = serde_json::from_str(std::str::from_utf8(answer).ok()?).ok()?;
             let (before, after) = (serde_json::to_value(&**held.object()), serde_json::to_value(after));
             Some(differences(&resource, &before.ok()?, &after.ok()?))
         };

@@ -10,7 +10,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use zstd::bulk::{Compressor, Decompressor};
 
-use super::{DecodeFn, decode};
+use super::{DecodeFn, Pack, Packed, decode};
 use crate::{ObjectKey, ResourceVersion};
 
 /// How many objects the dictionary is learned from, and how many bytes of them at most.
@@ -51,29 +51,19 @@ struct Dictionary {
     decompressors: Mutex<Vec<Decompressor<'static>>>,
 }
 
-/// An object, packed.
-pub(super) struct Packed<T> {
-    bytes: Box<[u8]>,
-    /// The length before it was compressed; 0 if it was not.
-    length: u32,
-    packer: Arc<Packer<T>>,
+impl<T: Send + Sync + 'static> Packer<T> {
+    /// What packs the objects that `decode` can read.
+    pub(crate) fn shared(decode: DecodeFn<T>) -> Arc<dyn Pack<T>> {
+        Arc::new(Packer::new(decode))
+    }
 }
 
 impl<T> Packer<T> {
-    pub(crate) fn new(decode: DecodeFn<T>) -> Packer<T> {
+    fn new(decode: DecodeFn<T>) -> Packer<T> {
         // Grows as it fills: `LruCache::new` would take all its memory at once, for informers that never pack too.
         let mut recent = LruCache::unbounded();
         recent.resize(DECODED);
         Packer { decode, samples: Mutex::default(), dictionary: OnceLock::new(), recent: Mutex::new(recent) }
-    }
-
-    pub(super) fn pack(self: &Arc<Self>, bytes: &[u8]) -> Packed<T> {
-        let compressed = self.dictionary(bytes).and_then(|dictionary| dictionary.compress(bytes));
-        let (stored, length) = match (compressed, u32::try_from(bytes.len())) {
-            (Some(compressed), Ok(length)) if compressed.len() < bytes.len() => (compressed, length),
-            _ => (bytes.into(), 0),
-        };
-        Packed { bytes: stored, length, packer: self.clone() }
     }
 
     /// The dictionary, if enough was seen to learn one. Until then `bytes` is one more sample.
@@ -123,28 +113,37 @@ impl Dictionary {
     }
 }
 
-impl<T> Packed<T> {
-    /// The object: one that was decoded lately, or a new one.
-    pub(super) fn read(&self, key: &ObjectKey, version: Option<&ResourceVersion>) -> Arc<T> {
-        let recent = self.packer.recent.lock().get(key).cloned();
+impl<T: Send + Sync> Pack<T> for Packer<T> {
+    fn pack(&self, bytes: &[u8]) -> (Box<[u8]>, u32) {
+        let compressed = self.dictionary(bytes).and_then(|dictionary| dictionary.compress(bytes));
+        match (compressed, u32::try_from(bytes.len())) {
+            (Some(compressed), Ok(length)) if compressed.len() < bytes.len() => (compressed, length),
+            _ => (bytes.into(), 0),
+        }
+    }
+
+    fn unpack(&self, packed: &Packed<T>, read: &mut dyn FnMut(&[u8])) {
+        if packed.length == 0 {
+            return read(&packed.bytes);
+        }
+        let dictionary = self.dictionary.get().and_then(Option::as_ref);
+        let bytes = dictionary.and_then(|all| all.decompress(&packed.bytes, packed.length as usize));
+        read(&bytes.expect("what was compressed with the dictionary decompresses with it"));
+    }
+
+    fn read(&self, packed: &Packed<T>, key: &ObjectKey, version: Option<&ResourceVersion>) -> Arc<T> {
+        let recent = self.recent.lock().get(key).cloned();
         if let Some((held, object)) = recent
             && held.is_some()
             && held.as_ref() == version
         {
             return object;
         }
-        let object = self.with_bytes(|bytes| decode(&self.packer.decode, bytes, key));
-        self.packer.recent.lock().put(key.clone(), (version.cloned(), object.clone()));
+        let mut read = None;
+        self.unpack(packed, &mut |bytes| read = Some(decode(&self.decode, bytes, key)));
+        let object = read.expect("the bytes are always lent");
+        self.recent.lock().put(key.clone(), (version.cloned(), object.clone()));
         object
-    }
-
-    pub(super) fn with_bytes<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
-        if self.length == 0 {
-            return read(&self.bytes);
-        }
-        let dictionary = self.packer.dictionary.get().and_then(Option::as_ref);
-        let bytes = dictionary.and_then(|all| all.decompress(&self.bytes, self.length as usize));
-        read(&bytes.expect("what was compressed with the dictionary decompresses with it"))
     }
 }
 

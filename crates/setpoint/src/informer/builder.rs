@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::core::Core;
 use super::{Inner, ScopeParts, SharedInformer};
 use crate::facts::{CacheProbe, Facts};
+use crate::held::PackerOf;
 use crate::reflector::{Decoder, ErrorHandler, Keep, Reflector, ReflectorMetrics, Target, WireKind};
 use crate::{
     DeltaFifo, Indexer, MapStore, Metrics, Object, ReflectorConfig, ReflectorError, Scope, Store, Trimmed,
@@ -32,6 +33,7 @@ pub struct InformerBuilder<K, T = K> {
     field_selector: Option<String>,
     keep_managed_fields: bool,
     keep: Keep,
+    packer: Option<PackerOf<T>>,
     protobuf: bool,
     complete: Option<Complete<K>>,
     transform: Arc<dyn Fn(K) -> T + Send + Sync>,
@@ -161,6 +163,7 @@ impl<K: Object> InformerBuilder<K> {
             field_selector: None,
             keep_managed_fields: false,
             keep: Keep::default(),
+            packer: None,
             protobuf: false,
             complete: None,
             transform: Arc::new(|object| object),
@@ -195,6 +198,7 @@ impl<K: Object> InformerBuilder<K> {
             keep_managed_fields: self.keep_managed_fields,
             // A transform runs once an object; so the object is decoded when it comes.
             keep: Keep::Decoded,
+            packer: None,
             protobuf: self.protobuf,
             complete: self.complete,
             transform: Arc::new(transform),
@@ -215,8 +219,12 @@ impl<K: Object> InformerBuilder<K> {
     ///
     /// A [`Held`](crate::Held) keeps what it has read as long as it lives. An index function reads every object
     /// when it comes, and once more when it changes.
+    ///
+    /// With the cargo feature `compact`.
+    #[cfg(feature = "compact")]
     pub fn compact(mut self) -> InformerBuilder<K> {
-        self.keep = Keep::Packed;
+        self.keep = Keep::Lazy;
+        self.packer = Some(crate::held::Packer::shared);
         self
     }
 
@@ -224,6 +232,7 @@ impl<K: Object> InformerBuilder<K> {
     /// programs that read all of them anyway, and rather soon than late.
     pub fn eager(mut self) -> InformerBuilder<K> {
         self.keep = Keep::Decoded;
+        self.packer = None;
         self
     }
 
@@ -305,6 +314,9 @@ where
     /// `volumeClaimTemplates` of a StatefulSet, do not say their kind in protobuf). It costs what the table of built-in kinds takes in memory, about
     /// a megabyte a process. Fields that are newer than that table are not in the protobuf form that is read, as they are
     /// not in the types of `k8s-openapi`; a `DynamicObject` in JSON has them.
+    ///
+    /// With the cargo feature `protobuf`.
+    #[cfg(feature = "protobuf")]
     pub fn protobuf(mut self) -> Self {
         self.protobuf = true;
         self
@@ -350,7 +362,7 @@ where
         let watched = format!(
             "{path} {namespaces:?} {selectors:?} {} {}",
             self.keep_managed_fields,
-            self.keep == Keep::Packed
+            self.packer.is_some()
         );
         Identity { watched, cached: TypeId::of::<T>(), transformed_by: self.transformed_by }
     }
@@ -375,9 +387,12 @@ where
             transform(object)
         };
         let Resource { known, metadata_only } = &self.resource;
-        let asks_protobuf = self.protobuf || self.config.protobuf;
+        let asks_protobuf = self.protobuf || self.config.asks_protobuf();
         let wire_kind = asks_protobuf.then(|| WireKind::of(known, *metadata_only)).flatten();
-        let decoder = Decoder::new(self.keep_managed_fields, self.keep, wire_kind, Arc::new(make));
+        let mut decoder = Decoder::new(self.keep_managed_fields, self.keep, wire_kind, Arc::new(make));
+        if let Some(packer) = self.packer {
+            decoder = decoder.packed(packer);
+        }
         let scopes: Vec<_> = match self.namespaces.is_empty() {
             true => vec![Scope::Cluster],
             false => self.namespaces.iter().map(|name| Scope::Namespace(name.as_str().into())).collect(),

@@ -13,6 +13,7 @@ pub struct ReflectorConfig {
     /// Ask for a streaming list (`sendInitialEvents`) first. Servers that cannot are listed from.
     pub streaming: bool,
     /// Ask for protobuf ([`InformerBuilder::protobuf`](crate::InformerBuilder::protobuf)).
+    #[cfg(feature = "protobuf")]
     pub protobuf: bool,
     /// How long a streaming list may be silent before the list is asked for without streaming; ten times
     /// this is the bound for all of it.
@@ -41,6 +42,7 @@ impl Default for ReflectorConfig {
     fn default() -> ReflectorConfig {
         ReflectorConfig {
             streaming: true,
+            #[cfg(feature = "protobuf")]
             protobuf: false,
             initial_events_timeout: Duration::from_secs(30),
             list_from_cache: false,
@@ -56,6 +58,13 @@ impl Default for ReflectorConfig {
 }
 
 impl ReflectorConfig {
+    pub(crate) fn asks_protobuf(&self) -> bool {
+        #[cfg(feature = "protobuf")]
+        return self.protobuf;
+        #[cfg(not(feature = "protobuf"))]
+        false
+    }
+
     pub(super) fn random_watch_timeout(&self, env: &Env) -> Duration {
         let (low, high) = (self.watch_timeout.start().as_secs(), self.watch_timeout.end().as_secs());
         Duration::from_secs(env.random_range(low..=high.max(low)))

@@ -8,13 +8,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::RwLock;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
+#[cfg(feature = "protobuf")]
 use setpoint_kinds::protobuf::from_message;
 
 use super::json;
 use super::outline::Outline;
 use super::protobuf::{self, Prepared, WireKind};
 use super::scan::find_managed_fields;
-use crate::held::{DecodeFn, Identity, Packer};
+use crate::held::{DecodeFn, Identity, Pack, PackerOf};
 use crate::store::FixedSet;
 use crate::{Held, Object, ObjectKey, ResourceVersion};
 
@@ -29,8 +30,6 @@ pub(crate) enum Keep {
     /// They stay bytes until the object is read, if it is certain that they can be decoded.
     #[default]
     Lazy,
-    /// They are compressed, and decoded for each reader.
-    Packed,
 }
 
 /// Decodes objects of one kind: without managedFields unless they are asked for, transformed, trimmed.
@@ -48,7 +47,8 @@ struct Parts<T> {
     /// The forms that were decoded.
     forms: RwLock<FixedSet<u64>>,
     keep: Keep,
-    packer: Arc<Packer<T>>,
+    /// Compresses the bytes that are kept.
+    packer: Option<Arc<dyn Pack<T>>>,
 }
 
 impl<T> Clone for Decoder<T> {
@@ -96,6 +96,7 @@ impl<T: Object> Decoder<T> {
         let kind = wire_kind.clone();
         let decode = move |bytes: &[u8], lengths: &mut Vec<u32>| {
             let mut object = match &kind {
+                #[cfg(feature = "protobuf")]
                 Some(kind) if !is_json(bytes) => read_protobuf::<K>(kind, type_name, bytes)?,
                 _ => read_json::<K>(bytes, lengths)?,
             };
@@ -108,7 +109,7 @@ impl<T: Object> Decoder<T> {
         let decode: DecodeFn<T> = Arc::new(decode);
         Decoder {
             parts: Arc::new(Parts {
-                packer: Arc::new(Packer::new(decode.clone())),
+                packer: None,
                 decode,
                 keep_managed_fields,
                 wire_kind,
@@ -117,6 +118,14 @@ impl<T: Object> Decoder<T> {
                 keep,
             }),
         }
+    }
+
+    /// The same decoder, which compresses the bytes that are kept.
+    pub(crate) fn packed(mut self, packer: PackerOf<T>) -> Decoder<T> {
+        if let Some(parts) = Arc::get_mut(&mut self.parts) {
+            parts.packer = Some(packer(parts.decode.clone()));
+        }
+        self
     }
 
     /// Decodes one object, as far as it must be decoded now.
@@ -173,9 +182,9 @@ impl<T: Object> Decoder<T> {
         let Scratch { bytes: buffer, lengths } = scratch;
         match preparation.prepare(message, buffer) {
             Err(error) => skipped(message, error.to_string()),
-            Ok(Prepared::Sure(identity)) => Decoded::Object(match parts.keep {
-                Keep::Packed => Held::packed(identity, buffer, &parts.packer),
-                _ => Held::lazy(identity, std::mem::take(buffer).into(), parts.decode.clone()),
+            Ok(Prepared::Sure(identity)) => Decoded::Object(match &parts.packer {
+                Some(packer) => Held::packed(identity, buffer, packer),
+                None => Held::lazy(identity, std::mem::take(buffer).into(), parts.decode.clone()),
             }),
             Ok(Prepared::Unsure) => match parts.decode_now(buffer, lengths) {
                 Ok(held) => Decoded::Object(held),
@@ -198,10 +207,17 @@ fn read_json<K: DeserializeOwned + Clone>(
     match json::from_slice::<K>(bytes, lengths) {
         Some(object) => Ok(object),
         // A clone has vectors of exactly their length; those of serde_json have room to grow.
-        None => Ok(serde_json::from_slice::<K>(bytes)?.clone()),
+        // From text, as `kube` reads answers: the same reader is not compiled a second time for each kind.
+        None => Ok(serde_json::from_str::<K>(text(bytes)?)?.clone()),
     }
 }
 
+/// Bytes of JSON as text.
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, serde_json::Error> {
+    std::str::from_utf8(bytes).map_err(serde_json::Error::custom)
+}
+
+#[cfg(feature = "protobuf")]
 fn read_protobuf<K: DeserializeOwned>(
     kind: &WireKind,
     type_name: &str,
@@ -221,8 +237,8 @@ impl<T: Object> Parts<T> {
         cut: Option<Range<usize>>,
         scratch: &mut Scratch,
     ) -> Held<T> {
-        if self.keep == Keep::Packed {
-            return Held::packed(identity, without(bytes, cut, &mut scratch.bytes), &self.packer);
+        if let Some(packer) = &self.packer {
+            return Held::packed(identity, without(bytes, cut, &mut scratch.bytes), packer);
         }
         let bytes = match cut {
             Some(range) => [&bytes[..range.start], &bytes[range.end..]].concat(),
@@ -237,9 +253,9 @@ impl<T: Object> Parts<T> {
         let object = decoded.map_err(|_| "the transform panicked".to_owned())?;
         let object = object.map_err(|error| error.to_string())?;
         let held = Held::named(object).ok_or("it has no name")?;
-        Ok(match self.keep {
-            Keep::Packed => Held::packed(held.identity(), bytes, &self.packer),
-            Keep::Lazy | Keep::Decoded => held,
+        Ok(match &self.packer {
+            Some(packer) => Held::packed(held.identity(), bytes, packer),
+            None => held,
         })
     }
 

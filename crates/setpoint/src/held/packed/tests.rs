@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::held::{DecodeFn, Identity, Packer};
+use crate::held::{DecodeFn, Identity, Pack, Packer};
 use crate::{Held, Indexer, ObjectKey};
 
 fn packer() -> Arc<Packer<ConfigMap>> {
@@ -21,7 +21,8 @@ fn text(n: usize) -> String {
 fn pack(packer: &Arc<Packer<ConfigMap>>, n: usize) -> Held<ConfigMap> {
     let key = ObjectKey::namespaced("default", &format!("settings-{n}"));
     let (uid, version) = (format!("u{n}"), n.to_string());
-    Held::packed(Identity::new(key, Some(&uid), Some(&version)), text(n).as_bytes(), packer)
+    let shared: Arc<dyn Pack<ConfigMap>> = packer.clone();
+    Held::packed(Identity::new(key, Some(&uid), Some(&version)), text(n).as_bytes(), &shared)
 }
 
 fn packed_bytes(held: &Held<ConfigMap>) -> usize {
@@ -48,8 +49,9 @@ fn an_object_that_was_read_lately_is_not_decoded_again() {
     let packer = packer();
     let (one, other) = (pack(&packer, 1), pack(&packer, 1));
     assert!(Arc::ptr_eq(one.object(), other.object()));
+    let shared: Arc<dyn Pack<ConfigMap>> = packer.clone();
     let newer =
-        Held::packed(Identity::new(one.key().clone(), Some("u1"), Some("2")), text(1).as_bytes(), &packer);
+        Held::packed(Identity::new(one.key().clone(), Some("u1"), Some("2")), text(1).as_bytes(), &shared);
     assert!(!Arc::ptr_eq(one.object(), newer.object()));
 }
 
@@ -68,7 +70,7 @@ fn a_cache_does_not_keep_what_an_index_or_a_reader_has_decoded() {
 
 #[test]
 fn objects_that_have_nothing_in_common_stay_as_they_are() {
-    let packer = packer();
+    let shared: Arc<dyn Pack<ConfigMap>> = packer();
     let mut noise = 1_u64;
     for n in 0..500 {
         let mut next = || {
@@ -77,7 +79,7 @@ fn objects_that_have_nothing_in_common_stay_as_they_are() {
         };
         let text = format!(r#"{{"metadata":{{"name":"{}"}},"data":{{"{}":"{}"}}}}"#, next(), next(), next());
         let key = ObjectKey::cluster(&n.to_string());
-        let held = Held::packed(Identity::new(key, None, None), text.as_bytes(), &packer);
+        let held = Held::packed(Identity::new(key, None, None), text.as_bytes(), &shared);
         assert_eq!(**held.object(), serde_json::from_str(&text).unwrap());
     }
 }
