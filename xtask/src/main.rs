@@ -25,7 +25,7 @@ use clap::Parser;
 enum Task {
     /// Measure Setpoint and its peers in one run.
     Bench(Box<bench::Bench>),
-/// Build the release from nothing, and compare its cost with bench/budget.txt.
+    /// Build the release from nothing, and compare its cost with bench/budget.txt.
     Budget(budget::Budget),
     /// Count the instructions of the hot paths, and compare them with bench/counts.txt (needs valgrind).
     Counts(counts::Counts),
