@@ -24,7 +24,7 @@ use clap::Parser;
 enum Task {
     /// Measure Setpoint and its peers in one run.
     Bench(Box<bench::Bench>),
-    /// Count the instructions of the hot paths, and compare them with bench/counts.txt (needs valgrind).
+    /// Count the instructions of the hot paths, and compare with bench/counts.txt (needs valgrind).
     Counts(counts::Counts),
     /// Inject every fault at every point of our own controllers.
     Explore(explore::Explore),
