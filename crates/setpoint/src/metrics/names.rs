@@ -69,9 +69,9 @@ descriptions! {
     UNCHANGED_WRITES Counter, "setpoint_controller_unchanged_writes_total" ["controller"],
         "Writes that changed nothing.";
     REASONS Counter, "setpoint_controller_reasons_total" ["controller", "resource", "cause"],
-        "Reconciles by reason; one with several reasons counts for each.";
+        "Reconciles by what they were for; one with several reasons counts for each.";
     QUEUE_DEPTH Gauge, "workqueue_depth" ["name"],
-        "Keys that are ready to be processed.";
+        "Keys that want to be processed.";
     QUEUE_ADDS Counter, "workqueue_adds_total" ["name"],
         "Keys that were added.";
     QUEUE_RETRIES Counter, "workqueue_retries_total" ["name"],
