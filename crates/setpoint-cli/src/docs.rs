@@ -88,8 +88,8 @@ fn commands_of_setpoint_are_taken() {
 /// The packages of the workspace, with their folders.
 fn packages() -> BTreeMap<String, PathBuf> {
     let mut folders = vec![root().join("bench"), root().join("xtask")];
-    for parent in ["bench", "crates", "examples"] {
-        let entries = fs::read_dir(root().join(parent)).expect("the folder is there");
+    for parent in ["bench", "crates", "crates/setpoint-codegen/tests/projects", "examples"] {
+        let entries = fs::read_dir(root().join(parent)).into_iter().flatten();
         folders.extend(entries.map(|entry| entry.expect("a folder can be read").path()));
     }
     let name = |folder: &PathBuf| {

@@ -152,8 +152,8 @@ impl Env {
         )
     }
 
-    /// Spawns `future` on the current tokio runtime. The task is cancelled when the returned [`Task`] is dropped:
-    /// every background task has an owner.
+    /// Runs `future` as a task of the current tokio runtime. The task ends when the returned [`Task`] is
+    /// dropped: every background task has an owner.
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where

@@ -1,5 +1,5 @@
-//! A test harness for controllers: an API server in the test's own process, on virtual time, with faults
-//! injected between it and its clients, and the whole run repeatable from a seed.
+//! A simulator for tests of controllers: an API server in the process of the test, on virtual time, with faults
+//! injected between it and its clients. A run can be repeated from its seed.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -28,8 +28,8 @@
 //! });
 //! ```
 //!
-//! That is one fault at one point, chosen by hand. [`explore`] chooses by itself: it runs a [`Scenario`] without faults,
-//! finds every point at which something can go wrong, tries each, and judges by where the run without faults came to.
+//! This injects one fault at one point, chosen by hand. [`explore`] tries all of them: it runs a [`Scenario`] without faults,
+//! finds every point where a fault can happen, runs the scenario again with each fault, and compares the end states.
 //!
 //! # The parts
 //! - [`explore`]: every fault at every point of a [`Scenario`], with a report of what was found. [`replay`] runs what a

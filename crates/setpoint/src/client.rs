@@ -68,7 +68,7 @@ pub enum ConnectError {
         source: Box<kube::config::KubeconfigError>,
     },
     /// The address of the server is not one.
-    #[error("the server address {address:?} is no URL")]
+    #[error("the server address {address:?} is not a URL")]
     Address {
         /// The address as it was given.
         address: String,
@@ -76,7 +76,7 @@ pub enum ConnectError {
         source: http::uri::InvalidUri,
     },
     /// The address of the server lacks its beginning.
-    #[error("the server address {address:?} is not whole: write https://HOST:PORT")]
+    #[error("the server address {address:?} has no scheme: use https://HOST:PORT")]
     Scheme {
         /// The address as it was given.
         address: String,
@@ -318,11 +318,11 @@ mod tests {
             (kubeconfig("server: ''", ""), "the kubeconfig {path} cannot be used"),
             (
                 kubeconfig("server: '127.0.0.1:1'", ""),
-                "the server address \"127.0.0.1:1\" is not whole: write https://HOST:PORT",
+                "the server address \"127.0.0.1:1\" has no scheme: use https://HOST:PORT",
             ),
             (
                 kubeconfig("server: /path", ""),
-                "the server address \"/path\" is not whole: write https://HOST:PORT",
+                "the server address \"/path\" has no scheme: use https://HOST:PORT",
             ),
             (
                 kubeconfig(&format!("{server}, certificate-authority-data: '!'"), ""),

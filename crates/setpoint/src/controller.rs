@@ -119,7 +119,7 @@ pub enum ControllerError {
     },
     /// It [owns](Controller::owns) something, but reconciles no kind that could own it.
     #[error(
-        "the controller {controller:?} is over keys, not of a kind: nothing can be owned by them; use `watches`"
+        "the controller {controller:?} reconciles keys, not objects of a kind, so it cannot own anything; use `watches`"
     )]
     NoKind {
         /// Its name.

@@ -171,9 +171,7 @@ impl<T: Object> SharedInformer<T> {
                     told = Some(progress.borrow_and_update().changes);
                     let call = std::panic::AssertUnwindSafe(|| on_snapshot(indexer.list()));
                     if std::panic::catch_unwind(call).is_err() {
-                        tracing::error!(
-                            "a snapshot handler panicked; it is told the next snapshot all the same"
-                        );
+                        tracing::error!("a snapshot handler panicked; it still gets the next snapshot");
                     }
                     synced.send_replace(true);
                 }

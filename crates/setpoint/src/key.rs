@@ -109,7 +109,7 @@ pub fn key_of(object: &impl Object) -> Option<ObjectKey> {
 
 /// A text that is neither `namespace/name` nor `name`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no key: it must be \"namespace/name\" or \"name\"")]
+#[error("{0:?} is not a key: it must be \"namespace/name\" or \"name\"")]
 pub struct InvalidKey(pub String);
 
 /// Takes a key apart into namespace, if it has one, and name.

@@ -1,24 +1,23 @@
-//! Controllers for Kubernetes: what watches declared objects and drives the world to match them, on top of the [`kube`]
+//! A runtime for Kubernetes controllers: informers, listers, a work queue, controllers and a manager, on top of the [`kube`]
 //! client.
 //!
-//! Everything is one path, a module a stage. What changes on the server runs through all of it, and a reconcile's writes
-//! close the loop:
+//! A change on the server takes one path, with a module for each stage, and the writes of a reconcile close the loop:
 //!
 //! | stage | type | what it does |
 //! | --- | --- | --- |
 //! | | [`ClientConfig`] | finds the server |
 //! | | [`Watch`] | says what to list and watch, and which changes matter |
-//! | 1 | (inside [`SharedInformer`]; [`ReflectorConfig`]) | keeps one list and watch alive, whatever the server does |
-//! | 2 | [`DeltaFifo`] | changes by key, drained in batches |
+//! | 1 | (inside [`SharedInformer`]; [`ReflectorConfig`]) | lists and watches, and recovers from every failure |
+//! | 2 | [`DeltaFifo`] | deltas by key, drained in batches |
 //! | 3 | [`Indexer`] | the cache: a map with named indices, at one resourceVersion |
 //! | 4 | [`SharedInformer`] | applies batches to the cache, then delivers them to every handler |
-//! | 5 | [`WorkQueue`] | keys that want to be reconciled: each once, in order, delayed, retried, held |
+//! | 5 | [`WorkQueue`] | keys to reconcile: each queued once, in order, delayed, requeued with backoff, held |
 //! | 6 | [`Controller`] | workers take keys and call the [`Reconciler`], which reads caches and writes to the server |
 //!
-//! Beside stage 2 stands the [`Fifo`], for who needs no deltas; beside stage 4 the [`SharedInformerFactory`], which shares
-//! informers in a process, and the [`Lister`], the read side of a cache; around stage 6 the [`Manager`] runs controllers with
-//! [leader election](leader_election), health checks, [metrics] and [webhooks](webhook), and [`facts`] tell what the loop
-//! does. A program may stop at any stage: use only the queue, only informers, or all of it.
+//! Also: the [`Fifo`], a queue of objects without deltas; the [`SharedInformerFactory`], which shares informers in a process;
+//! the [`Lister`], which reads a cache; the [`Manager`], which runs controllers with [leader election](leader_election), health
+//! checks, [metrics] and [webhooks](webhook); and [`facts`], which report what the loop does. You can use each stage alone:
+//! only the queue, only informers, or all of it.
 //!
 //! # The first controller
 //!
@@ -52,7 +51,7 @@
 //! # }
 //! ```
 //!
-//! [`Context::for_test`] is for unit tests of such a function. The rest of this page is about the stages below it.
+//! [`Context::for_test`] is for unit tests of such a function. The rest of this page shows the stages below it.
 //!
 //! # Watch one kind
 //!
@@ -67,7 +66,7 @@
 //! let client = setpoint_apiserver::ApiServer::builder().build().client();
 //!
 //! let informer = SharedInformer::<ConfigMap>::builder(client.clone()).namespace("default").build();
-//! // The handler stays as long as its registration.
+//! // Dropping the registration removes the handler.
 //! let _handler = informer.add_handler(
 //!     HandlerFns::new()
 //!         .on_add(|map: &Held<ConfigMap>, _is_initial| println!("new: {}", map.name_any()))
@@ -76,7 +75,7 @@
 //! informer.start();
 //! informer.wait_for_sync().await;
 //!
-//! // What is written to the server arrives in the cache; its watermark says when.
+//! // A write arrives in the cache once its watermark has reached the write's resourceVersion.
 //! let map: ConfigMap = serde_json::from_str(r#"{"metadata": {"name": "settings"}}"#)?;
 //! let map = Api::<ConfigMap>::namespaced(client, "default").create(&Default::default(), &map).await?;
 //! let version = map.resource_version().unwrap_or_default().as_str().into();
@@ -114,7 +113,7 @@
 //! # }
 //! ```
 //!
-//! # A handler that comes late
+//! # Add a handler to a synced informer
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -129,7 +128,7 @@
 //! namespaces.start();
 //! namespaces.wait_for_sync().await;
 //!
-//! // Later: it is told what is cached already, as adds, and then every change.
+//! // The handler gets every cached object as an add, and then every change.
 //! let told = Arc::new(AtomicUsize::new(0));
 //! let count = told.clone();
 //! let place = namespaces.add_handler(HandlerFns::new().on_add(move |_: &Held<Namespace>, is_initial| {
@@ -145,7 +144,7 @@
 //!
 //! # Metadata only
 //!
-//! The server sends, and the cache keeps, nothing but metadata:
+//! The server sends only metadata, and the cache keeps nothing else:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -164,7 +163,7 @@
 //! # }
 //! ```
 //!
-//! # Kinds that are known at run time only
+//! # Kinds that are known only at run time
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -187,10 +186,10 @@
 //!
 //! # Cached objects and writing
 //!
-//! A cache drops `managedFields` unless it is asked to keep them. Objects without them are safe to write
-//! back: a server keeps the managedFields that it has when an update brings none, and server-side apply
-//! refuses any. What takes more away says so in its type: [`InformerBuilder::trim`] caches [`Trimmed<K>`],
-//! [`InformerBuilder::transform`] a type of your own; neither can be handed to an `Api` by mistake.
+//! A cache drops `managedFields` by default. Objects without them are safe to write back: the server keeps its managedFields
+//! if an update has none, and server-side apply refuses any. A cache that drops more has another type:
+//! [`InformerBuilder::trim`] caches [`Trimmed<K>`], [`InformerBuilder::transform`] a type of your own; neither can be passed to
+//! an `Api` by mistake.
 
 // Operators of times panic when they overflow; clippy.toml says which types are meant.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]

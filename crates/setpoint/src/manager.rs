@@ -110,7 +110,7 @@ pub enum ManagerError {
     #[error("a task panicked")]
     Panicked(#[source] tokio::task::JoinError),
     /// What ran did not end in time after it was told to.
-    #[error("not everything ended within {grace:?}; it was cut off")]
+    #[error("shutdown took longer than {grace:?}; the rest was cancelled")]
     Grace {
         /// The time that it had.
         grace: Duration,

@@ -79,7 +79,7 @@ impl Metrics {
         let mut text = String::new();
         // Writing to a string does not fail; a collector of somebody's may, and what comes after it is missing then.
         if prometheus_client::encoding::text::encode(&mut text, &self.registry.lock()).is_err() {
-            tracing::error!("a collector of metrics failed; the page is not whole");
+            tracing::error!("a collector of metrics failed; the response is incomplete");
         }
         text
     }

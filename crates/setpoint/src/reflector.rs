@@ -89,9 +89,9 @@ impl<T: Object> Reflector<T> {
         let words = error.to_string();
         let is_news = self.trouble.lock().replace(words.clone()).is_none_or(|before| before != words);
         if is_news {
-            tracing::warn!(error = words, "the reflector has trouble and goes on trying");
+            tracing::warn!(error = words, "a list or watch failed; retrying with backoff");
         } else {
-            tracing::debug!(error = words, "the reflector still has trouble");
+            tracing::debug!(error = words, "lists or watches still fail; retrying with backoff");
         }
         if let Some(on_error) = &self.on_error
             && catch_unwind(AssertUnwindSafe(|| on_error(&error))).is_err()

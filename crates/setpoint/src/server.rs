@@ -92,7 +92,7 @@ impl HttpServer {
         }
         let rest = async { while open.next().await.is_some() {} };
         if tokio::time::timeout(self.grace, rest).await.is_err() {
-            tracing::debug!("answers were cut off at the end");
+            tracing::debug!("responses were cut off at shutdown");
         }
     }
 

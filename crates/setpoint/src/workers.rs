@@ -64,11 +64,11 @@ where
         match ended {
             Ok(Ok(())) => queue.forget(&key),
             Ok(Err(error)) => {
-                tracing::warn!(?key, %error, "sync failed; it is tried again");
+                tracing::warn!(?key, %error, "sync failed; requeued with backoff");
                 queue.add_rate_limited(key);
             }
             Err(_) => {
-                tracing::error!(?key, "sync panicked; it is tried again");
+                tracing::error!(?key, "sync panicked; requeued with backoff");
                 queue.add_rate_limited(key);
             }
         }

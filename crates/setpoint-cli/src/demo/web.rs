@@ -68,6 +68,6 @@ pub(crate) async fn run(env: &Env, address: &str) -> anyhow::Result<()> {
     }
     shutdown.cancel();
     serving.await.context("the page panicked")??;
-    cluster.stop().await.context("the cluster did not stop cleanly")?;
+    cluster.stop().await.context("the cluster did not stop well")?;
     Ok(())
 }

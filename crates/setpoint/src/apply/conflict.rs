@@ -9,7 +9,7 @@ use kube::core::Status;
 #[non_exhaustive]
 pub enum ApplyError {
     /// Others own fields with other values.
-    #[error("others own what was to be applied: {}; apply it with force to take it over", list(.0))]
+    #[error("other managers own these fields: {}; apply with force to take them over", list(.0))]
     Conflict(Vec<ApplyConflict>),
     /// The request failed in another way.
     #[error(transparent)]

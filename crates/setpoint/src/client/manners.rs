@@ -146,7 +146,7 @@ impl Manners {
 
     fn count(&self, attempt: &Attempt, answer: &Result<Response<Body>, kube::Error>) {
         let code = code_of(answer);
-        tracing::debug!(code, method = %attempt.method, path = attempt.path, "trying a request again");
+        tracing::debug!(code, method = %attempt.method, path = attempt.path, "retrying a request");
         if let Some(metrics) = &self.metrics {
             metrics.retried(&attempt.method, code);
         }

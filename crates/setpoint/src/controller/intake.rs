@@ -83,7 +83,7 @@ impl<Q: Key> Intake<Q> {
             tracing::warn!(
                 controller = name,
                 forgotten,
-                "more was deleted while another replica led than a standby keeps; it is not reconciled here",
+                "more objects were deleted while another replica led than a standby keeps; their keys are not reconciled",
             );
         }
         let gone = |key| self.queue.add_because(key, Reason::new(Cause::Deleted));

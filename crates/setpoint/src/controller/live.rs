@@ -103,7 +103,7 @@ async fn newest(cache: &dyn Cache, client: &Client, target: &Target) -> Option<N
             }
             Err(Unanswered::Again | Unanswered::Expired) => sleep(AGAIN).await,
             Err(Unanswered::Refused(error)) => {
-                tracing::warn!(resource = cache.resource(), %error, "cannot find out what was written");
+                tracing::warn!(resource = cache.resource(), %error, "cannot find out whether a write happened");
                 return None;
             }
         }
@@ -124,7 +124,7 @@ async fn ask(
             Err(Unanswered::Expired) => {}
             Err(Unanswered::Again) => sleep(AGAIN).await,
             Err(Unanswered::Refused(error)) => {
-                tracing::warn!(resource = cache.resource(), %error, "cannot find out what was written");
+                tracing::warn!(resource = cache.resource(), %error, "cannot find out whether a write happened");
                 return Vec::new();
             }
         }

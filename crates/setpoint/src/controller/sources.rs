@@ -238,7 +238,7 @@ impl<T: Object, Q: Key> Replay<Q> for Cached<T, Q> {
                 match catch_unwind(AssertUnwindSafe(call)) {
                     Ok(concerned) => keys.extend(concerned),
                     Err(_) => {
-                        tracing::error!(key = %object.key(), "a filter or a mapping panicked; the object is left out");
+                        tracing::error!(key = %object.key(), "a filter or a mapping panicked; the object is skipped");
                     }
                 }
                 if n % OBJECTS_A_TURN == OBJECTS_A_TURN - 1 {

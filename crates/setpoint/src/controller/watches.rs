@@ -62,7 +62,7 @@ pub enum WatchError {
     Ended,
     /// The controller has no kind of its own that could own something, or its keys are not those of objects.
     #[error(
-        "the keys of this controller are not those of one kind: take `Controller::watches_handle`, and `watches`"
+        "the keys of this controller are not those of one kind: use `Controller::watches_handle`, and `watches`"
     )]
     Keys,
 }

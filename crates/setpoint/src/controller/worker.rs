@@ -148,7 +148,7 @@ impl<Q: Key> Work<Q> {
                 times,
                 %resource,
                 %object,
-                "nothing but its own writes causes the next reconcile, again and again",
+                "a key triggers itself: only its own writes cause its next reconcile",
             );
         }
         let finding = Finding::SelfTriggered { times, resource, object };
@@ -303,15 +303,15 @@ async fn reconcile<Q: Key>(work: &Work<Q>, item: &Item<Q>, name: &ObjectKey, con
             }
         }
         Err(error) if error.is_terminal() => {
-            tracing::error!(controller = work.context.name, key = %name, %error, "reconcile failed; it is not tried again");
+            tracing::error!(controller = work.context.name, key = %name, %error, "reconcile failed; the error is terminal, not requeued");
             work.queue.forget(&key);
         }
         Err(error) => {
             if error.is_conflict() {
                 // Somebody else was faster: the next try sees what they wrote.
-                tracing::debug!(controller = work.context.name, key = %name, %error, retried, "reconcile met a conflict; it is tried again");
+                tracing::debug!(controller = work.context.name, key = %name, %error, retried, "reconcile met a conflict; requeued with backoff");
             } else {
-                tracing::warn!(controller = work.context.name, key = %name, %error, retried, "reconcile failed; it is tried again");
+                tracing::warn!(controller = work.context.name, key = %name, %error, retried, "reconcile failed; requeued with backoff");
             }
             work.queue.at_priority(item.priority()).add_rate_limited(key);
         }

@@ -36,7 +36,7 @@ impl<T: Object> Listener<T> {
     fn call(&self, key: &ObjectKey, call: impl FnOnce(&dyn EventHandler<T>)) {
         if catch_unwind(AssertUnwindSafe(|| call(&*self.handler))).is_err() {
             self.panics.inc();
-            tracing::error!(%key, "a handler panicked; it is told the next change all the same");
+            tracing::error!(%key, "a handler panicked; it still gets the next change");
         }
     }
 
@@ -70,7 +70,7 @@ impl<T: Object> Teller<T> {
         loop {
             let Err(_panic) = AssertUnwindSafe(self.tell(&mut resync_at)).catch_unwind().await;
             self.listener.panics.inc();
-            tracing::error!("the task of a handler panicked; it goes on after a pause");
+            tracing::error!("the task of a handler panicked; it restarts after a pause");
             sleep(backoff.next()).await;
         }
     }

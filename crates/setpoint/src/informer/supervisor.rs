@@ -44,7 +44,7 @@ impl<T: Object> Supervisor<T> {
             core.restart(&target.scope);
             reflector.fifo.clear();
             reflector.metrics.restart();
-            tracing::error!(error = words, "the informer begins again with a list after a pause");
+            tracing::error!(error = words, "the informer restarts from a list after a pause");
             reflector.tell(|| ReflectorState::Panicked { error: words.clone() });
             *reflector.trouble.lock() = Some(words);
             tokio::select! {

@@ -85,7 +85,7 @@ impl<'a> Elector<'a> {
                 Outcome::Held { sent } => return sent,
                 Outcome::Other => {}
                 Outcome::Failed(error) => {
-                    tracing::warn!(lease = %config, %error, "cannot get the lease; trying again");
+                    tracing::warn!(lease = %config, %error, "cannot acquire the lease; retrying");
                 }
             }
             clock.sleep_until(clock.now().saturating_add(clock.jitter(config.retry, JITTER))).await;
@@ -138,7 +138,7 @@ impl<'a> Elector<'a> {
             }
         };
         if matches!(end, End::Lost) {
-            tracing::warn!(lease = %config, identity = config.identity, "lost the lease; the work is stopped");
+            tracing::warn!(lease = %config, identity = config.identity, "lost the lease; stopping");
         }
         end
     }
@@ -159,7 +159,7 @@ impl<'a> Elector<'a> {
                     return;
                 }
                 Outcome::Failed(error) => {
-                    tracing::warn!(lease = %config, %error, "cannot renew the lease; trying again");
+                    tracing::warn!(lease = %config, %error, "cannot renew the lease; retrying");
                 }
             }
             sent = start;
@@ -173,7 +173,7 @@ impl<'a> Elector<'a> {
             return;
         }
         if let Err(error) = self.lock.release().await {
-            tracing::warn!(lease = %config, %error, "cannot release the lease; the others wait until it expires");
+            tracing::warn!(lease = %config, %error, "cannot release the lease; other replicas wait until it expires");
         }
     }
 }

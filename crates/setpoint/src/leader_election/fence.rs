@@ -40,7 +40,7 @@ struct Deadline {
 ///
 /// A write that was cut may have been committed or not; the next leader finds out.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{what}: the lease {lease} is no longer surely held by this replica")]
+#[error("{what}: the lease {lease} is no longer certainly held by this replica")]
 pub struct NotLeader {
     lease: String,
     what: String,

@@ -11,7 +11,7 @@ pub(super) fn stop_on_signals(env: &Env, shutdown: CancellationToken) -> Task<()
             true = interrupt => {}
             () = terminated() => {}
         }
-        tracing::info!("told to stop");
+        tracing::info!("received a signal; shutting down");
         shutdown.cancel();
     })
 }

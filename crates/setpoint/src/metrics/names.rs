@@ -53,19 +53,19 @@ descriptions! {
     RECONCILE_PANICS Counter, "controller_runtime_reconcile_panics_total" ["controller"],
         "Reconciles that have panicked.";
     RECONCILE_TIMEOUTS Counter, "controller_runtime_reconcile_timeouts_total" ["controller"],
-        "Reconciles that were dropped since they took longer than their time limit.";
+        "Reconciles that were cancelled at their time limit.";
     RECONCILE_TIME Histogram(RECONCILES), "controller_runtime_reconcile_time_seconds" ["controller"],
         "How long reconciles take.";
     ACTIVE_WORKERS Gauge, "controller_runtime_active_workers" ["controller"],
         "Workers that reconcile now.";
     MAX_WORKERS Gauge, "controller_runtime_max_concurrent_reconciles" ["controller"],
-        "How many workers there are.";
+        "The number of workers.";
     CATCH_UP Histogram(RECONCILES), "setpoint_controller_catch_up_seconds" ["controller"],
         "How long keys are held until the caches show what they wrote.";
     CATCH_UP_LATE Counter, "setpoint_controller_catch_up_late_total" ["controller"],
-        "Keys that were reconciled again although a cache did not show what they wrote.";
+        "Keys that were reconciled again on a cache that did not show what they wrote.";
     SELF_TRIGGERED Counter, "setpoint_controller_self_triggered_total" ["controller"],
-        "Reconciles in a row of those that nothing but the key's own last writes has caused.";
+        "Reconciles that were caused only by the key's own writes, from the fifth in a row.";
     UNCHANGED_WRITES Counter, "setpoint_controller_unchanged_writes_total" ["controller"],
         "Writes that changed nothing.";
     REASONS Counter, "setpoint_controller_reasons_total" ["controller", "resource", "cause"],
@@ -85,7 +85,7 @@ descriptions! {
     LONGEST_RUNNING Gauge, "workqueue_longest_running_processor_seconds" ["name"],
         "The longest time spent so far on a key in progress.";
     CACHE_AGE Gauge, "setpoint_cache_age_seconds" ["name", "namespace"],
-        "How long ago the server was last heard of, by an event, a bookmark or a list.";
+        "The time since the last event, bookmark or list.";
     STORE_OBJECTS Gauge, "informer_store_objects" ["name"],
         "Objects in the cache.";
     STORE_VERSION Gauge, "informer_store_resource_version" ["name", "namespace"],
@@ -93,7 +93,7 @@ descriptions! {
     QUEUED_ITEMS Gauge, "informer_queued_items" ["name", "namespace"],
         "Objects with changes to apply.";
     INFORMER_EVENTS Counter, "informer_events_total" ["name", "namespace", "type"],
-        "Events that a watch or streaming list brought.";
+        "Events received from watches and streaming lists.";
     RECEIVED_BYTES Counter, "informer_received_bytes_total" ["name", "namespace"],
         "Bytes received from the server.";
     DECODE_ERRORS Counter, "informer_decode_errors_total" ["name", "namespace"],
@@ -103,19 +103,19 @@ descriptions! {
     RELISTS Counter, "informer_relists_total" ["name", "namespace", "reason"],
         "Lists after the first one.";
     INFORMER_RESTARTS Counter, "informer_restarts_total" ["name", "namespace"],
-        "Panics of a reflector or of what applies its changes, each followed by a list.";
+        "Restarts after a panic of a reflector or of the task that applies its changes.";
     HANDLER_LAG Gauge, "informer_handler_lag" ["name", "handler"],
-        "Changes that a handler was not told yet.";
+        "Changes that are not delivered to a handler yet.";
     HANDLER_PANICS Counter, "informer_handler_panics_total" ["name", "handler"],
         "Calls of a handler that panicked.";
     REQUESTS_TOTAL Counter, "rest_client_requests_total" ["code", "method", "host"],
-        "Requests to the API server by status code, method and host; `<error>` is no answer.";
+        "Requests to the API server by status code, method and host; `<error>` means no response.";
     REQUEST_DURATION Histogram(REQUESTS), "rest_client_request_duration_seconds" ["verb", "host"],
-        "How long requests to the API server took until the head of the answer.";
+        "How long requests to the API server took until the head of the response.";
     REQUEST_RETRIES Counter, "rest_client_request_retries_total" ["code", "verb", "host"],
-        "Requests that were tried again.";
+        "Retried requests.";
     LIMITER_DURATION Histogram(REQUESTS), "rest_client_rate_limiter_duration_seconds" [],
-        "How long requests waited for the limit of requests a second.";
+        "How long requests waited for the rate limiter.";
     EVENTS_WRITTEN Counter, "event_recorder_written_total" ["controller"],
         "Writes of Events.";
     EVENTS_DROPPED Counter, "event_recorder_dropped_total" ["controller", "reason"],

@@ -93,7 +93,7 @@ impl<T: Object> Run<T> {
         });
         if pause.is_zero() && matches!(failure, Failure::Refused { .. }) {
             // A server that says what it can do instead is not in trouble.
-            tracing::debug!(%failure, ?next, "the reflector asks in another way");
+            tracing::debug!(%failure, ?next, "the server refused a request; sending another kind of request");
         } else {
             self.parts.report(failure);
             tokio::select! {

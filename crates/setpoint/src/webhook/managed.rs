@@ -183,7 +183,7 @@ impl Keeper {
         for caller in &self.plan.callers {
             // The others are told all the same, and this one at the next look.
             if let Err(error) = caller.tell(&self.plan.client, &state.bundle()).await {
-                tracing::warn!(%error, ?caller, "it is not told whom to trust yet");
+                tracing::warn!(%error, ?caller, "cannot update the caBundle of a webhook yet; retrying");
             }
         }
         let pair = state.pair();

@@ -60,7 +60,7 @@ async fn after_the_deadline_writes_are_refused_and_reads_pass() {
     assert_eq!(
         refusal(&error),
         "refused POST /api/v1/namespaces/default/configmaps: \
-         the lease default/foo is no longer surely held by this replica"
+         the lease default/foo is no longer certainly held by this replica"
     );
     assert_eq!(maps(&term).get_opt("m").await.unwrap(), None);
     assert!(term.fence().check("an e-mail").is_err());

@@ -35,7 +35,7 @@ impl Caller {
         let Some(mut patch) = self.change(&object.data, &bundle) else { return Ok(false) };
         patch["metadata"] = json!({"resourceVersion": object.metadata.resource_version});
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-        tracing::info!(kind = resource.kind, name, "those who call the webhooks are told whom to trust");
+        tracing::info!(kind = resource.kind, name, "updated the caBundle of a webhook");
         Ok(true)
     }
 
