@@ -10,6 +10,7 @@ mod intake;
 mod listers;
 mod live;
 mod metrics;
+mod numbers;
 mod prepared;
 mod reconciler;
 mod runtime;
@@ -37,7 +38,7 @@ pub(crate) use self::prepared::{Prepared, Shift};
 use self::reconciler::AnyReconciler;
 pub use self::reconciler::{Key, Reconciler};
 pub use self::runtime::Runtime;
-use self::sources::{Source, Sources};
+use self::sources::{Declared, Sources};
 pub use self::testing::{Request, TestContext};
 pub use self::watches::{WatchError, Watches};
 use self::worker::TimeLimit;
@@ -90,7 +91,7 @@ pub struct Controller<Q = ObjectKey> {
     /// The kind whose objects are reconciled, if it is one.
     primary: Option<Kind>,
     owns_something: bool,
-    sources: Vec<Source<Q>>,
+    sources: Vec<Declared<Q>>,
     triggers: Vec<BoxStream<'static, Q>>,
     state: Option<Arc<dyn Any + Send + Sync>>,
     workers: usize,
@@ -214,7 +215,36 @@ impl<Q: Key> Controller<Q> {
     }
 
     /// Reconciles the keys that `map` names when an object changes. On an update both states are mapped.
+    ///
+    /// # Objects that name others
+    /// Which objects name the one that has changed is what an index tells, without a look at all of them. Add it to the
+    /// informer of their watch, which the controller shares:
+    ///
+    /// ```
+    /// use setpoint::k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    /// use setpoint::{Action, Context, Controller, IndexError, Manager, ObjectKey, ReconcileError, Watch, key_of};
+    ///
+    /// # async fn reconcile(_: ObjectKey, _: Context) -> Result<Action, ReconcileError> { Ok(Action::done()) }
+    /// /// The ConfigMaps that a Pod mounts.
+    /// fn mounted(pod: &Pod) -> Vec<String> {
+    ///     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    ///     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    ///     volumes.filter_map(|volume| Some(format!("{namespace}/{}", volume.config_map.as_ref()?.name))).collect()
+    /// }
+    ///
+    /// fn controller(manager: &Manager) -> Result<Controller, IndexError> {
+    ///     let pods = manager.informers().informer_of(&Watch::<Pod>::new());
+    ///     pods.add_index("config map", mounted)?;
+    ///     let pods = pods.lister();
+    ///     let users = move |map: &ConfigMap| {
+    ///         let name = key_of(map).map(|key| key.to_string()).unwrap_or_default();
+    ///         pods.index_keys("config map", &name).unwrap_or_default()
+    ///     };
+    ///     Ok(Controller::of::<Pod>(.., "pods", reconcile).watches(.., users))
+    /// }
+    /// ```
     #[doc(alias = "Watches")]
+    #[doc(alias = "FieldIndexer")]
     #[doc(alias = "EnqueueRequestsFromMapFunc")]
     pub fn watches<C: Watchable>(
         self,
@@ -232,7 +262,7 @@ impl<Q: Key> Controller<Q> {
     fn source<C: Watchable>(mut self, watch: Watch<C>, map: Option<MapFn<C, Q>>) -> Controller<Q> {
         let resource = &watch.kind().resource;
         self.needs.add(&resource.group, &resource.plural, &[Verb::List, Verb::Watch]);
-        self.sources.push(Source::new(watch, map));
+        self.sources.push(Declared::new(watch, map));
         self
     }
 

@@ -26,7 +26,7 @@ impl<K> Watchable for K where K: Resource + Serialize + DeserializeOwned + Clone
 /// What to watch: which kind, which of its objects, and which of their changes matter. `T` is what is cached.
 ///
 /// A [`Controller`](crate::Controller) takes one wherever a kind is named, and `..` where all objects of a kind are
-/// meant. The order of calls has no meaning: what is said twice must both be true.
+/// meant. The order of calls has no meaning: of selectors that are given twice both must match, and namespaces add up.
 ///
 /// ```
 /// use setpoint::k8s_openapi::api::apps::v1::Deployment;
@@ -131,19 +131,21 @@ impl<T: Watchable> Watch<T> {
     /// Only objects whose labels match, like `app=web,tier in (a,b)`.
     #[doc(alias = "label_selector")]
     pub fn labels(mut self, selector: impl Into<String>) -> Watch<T> {
-        self.labels.insert(selector.into());
+        let requirements = requirements(&selector.into());
+        self.labels
+            .extend(requirements.iter().map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()));
         self
     }
 
     /// Only objects whose fields match, like `spec.nodeName=n1`. Which fields there are depends on the kind.
     #[doc(alias = "field_selector")]
     pub fn fields(mut self, selector: impl Into<String>) -> Watch<T> {
-        self.fields.insert(selector.into());
+        self.fields.extend(requirements(&selector.into()));
         self
     }
 
     /// Only objects of these namespaces, whatever the [factory](crate::SharedInformerFactory) is for; with none, of all
-    /// namespaces. Each has a list and watch of its own, and all are in one cache.
+    /// namespaces. Each has a list and watch of its own, and all are in one cache. Called again, it adds to them.
     pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Watch<T> {
         self.namespaces.get_or_insert_default().extend(namespaces.into_iter().map(Into::into));
         self
@@ -205,14 +207,40 @@ impl<T: Watchable> Watch<T> {
 
     pub(crate) fn id(&self) -> WatchId {
         let ApiResource { api_version, plural, .. } = &self.kind.resource;
-        let what =
-            format!("{api_version} {plural} {:?} {:?} {:?}", self.namespaces, self.labels, self.fields);
+        let scope = if self.kind.is_namespaced { "namespaced" } else { "cluster" };
+        let what = format!(
+            "{api_version} {plural} {scope} {:?} {:?} {:?}",
+            self.namespaces, self.labels, self.fields
+        );
         WatchId { cached: TypeId::of::<T>(), what }
     }
 }
 
-fn joined(selectors: &BTreeSet<String>) -> Option<String> {
-    let all: Vec<&str> = selectors.iter().map(String::as_str).filter(|one| !one.is_empty()).collect();
+/// The requirements of a selector: what stands between its commas, but for those of a set, `tier in (a,b)`, and those that
+/// a backslash makes a part of a value.
+fn requirements(selector: &str) -> Vec<String> {
+    let (mut all, mut one) = (Vec::new(), String::new());
+    let (mut depth, mut is_escaped) = (0_i32, false);
+    for c in selector.chars() {
+        match c {
+            ',' if depth <= 0 && !is_escaped => {
+                all.push(std::mem::take(&mut one));
+                continue;
+            }
+            '(' if !is_escaped => depth += 1,
+            ')' if !is_escaped => depth -= 1,
+            _ => {}
+        }
+        is_escaped = c == '\\' && !is_escaped;
+        one.push(c);
+    }
+    all.push(one);
+    all.retain(|one| !one.is_empty());
+    all
+}
+
+fn joined(requirements: &BTreeSet<String>) -> Option<String> {
+    let all: Vec<&str> = requirements.iter().map(String::as_str).collect();
     (!all.is_empty()).then(|| all.join(","))
 }
 
@@ -297,6 +325,20 @@ mod tests {
         assert_eq!(one.id(), two.id());
         assert_eq!(one.to_string(), "pods with labels a=b,c=d with fields e=f in x, y");
         assert_eq!(one.to_string(), two.to_string());
+    }
+
+    #[test]
+    fn a_selector_is_the_same_in_one_piece_and_in_several() {
+        let one = Watch::<Pod>::new().labels("tier in (b,a), app=web,,").fields(r"a.b=1\,2,c=d");
+        let two = Watch::<Pod>::new().labels("app=web").labels("tier in (b,a)").labels("").fields("c=d");
+        assert_eq!(one.id(), two.fields(r"a.b=1\,2").id());
+        assert_eq!(one.to_string(), r"pods with labels app=web,tier in (b,a) with fields a.b=1\,2,c=d");
+    }
+
+    #[test]
+    fn a_dynamic_kind_in_namespaces_or_in_none_is_another_watch() {
+        let kind = ApiResource::erase::<Pod>(&());
+        assert_ne!(Watch::dynamic(&kind).id(), Watch::dynamic(&kind).cluster_scoped().id());
     }
 
     #[test]

@@ -11,8 +11,9 @@ use super::detector::Detector;
 use super::intake::Intake;
 use super::listers::Listers;
 use super::metrics::ControllerMetrics;
+use super::numbers::Numbers;
 use super::prepared::Ready;
-use super::sources::{Attached, Numbers, Sources};
+use super::sources::{Attached, Sources};
 use super::worker::{self, Work};
 use super::{Controller, ControllerError, Key, Prepared, Runtime, Shift, Watches};
 use crate::Recorder;
@@ -58,7 +59,7 @@ impl<Q: Key> Controller<Q> {
             caches: Arc::new(Caches::default()),
             listers: Arc::new(Listers::default()),
             names: source_names,
-            numbers: Mutex::new(Numbers::default()),
+            numbers: Numbers::default(),
             attached: Mutex::default(),
             added: Mutex::default(),
         });
@@ -82,7 +83,7 @@ impl<Q: Key> Controller<Q> {
             watches: Box::new(watches),
             state: self.state,
             env: runtime.env.clone(),
-            shutdown: runtime.shutdown.clone(),
+            stopping: runtime.shutdown.clone(),
             memory: Memory::default(),
         };
         let work = Arc::new(Work {
@@ -119,7 +120,7 @@ async fn wait_for_caches<Q: Key>(
     let synced = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(false),
-        synced = sources.sync(attached) => synced,
+        synced = sources.sync(attached, sources.sync_limit) => synced,
     };
     let controller = sources.controller.clone();
     synced.map(|()| true).map_err(|source| ControllerError::CacheSync { controller, source })

@@ -178,7 +178,7 @@ impl TestContext {
             watches: Box::new(watches),
             state: self.state.clone(),
             env: self.env.clone(),
-            shutdown: CancellationToken::new(),
+            stopping: CancellationToken::new(),
             memory: Memory::default(),
         };
         let noted = Noted { server: self.server.clone(), log: self.log.clone() };
