@@ -37,7 +37,7 @@ fn objects(kind: &ApiResource) -> Watch<PartialObjectMeta<DynamicObject>> {
 
 /// The kind that each ConfigMap has asked for.
 #[derive(Default)]
-pub(crate) struct Kinds(Mutex<BTreeMap<ObjectKey, ApiResource>>);
+struct Kinds(Mutex<BTreeMap<ObjectKey, ApiResource>>);
 
 impl Kinds {
     /// A ConfigMap asks for this now. Gives the kind that nobody asks for any more, if there is one.

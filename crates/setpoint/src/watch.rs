@@ -3,7 +3,7 @@
 mod predicate;
 
 use std::any::TypeId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeFull;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::predicate::{Change, Predicate};
 use crate::factory::Defaults;
+use crate::indexer::{IndexFn, origin_of};
 use crate::{Held, InformerBuilder, SharedInformer};
 
 /// What can be watched: every [`kube::Resource`], also a [`DynamicObject`], and the metadata of either.
@@ -45,7 +46,8 @@ impl<K> Watchable for K where K: Resource + Serialize + DeserializeOwned + Clone
 /// ```
 ///
 /// Two watches of one kind with other selectors or namespaces have a cache each; equal ones share one, also with other
-/// controllers. The filter is no part of this: it says which changes cause a reconcile, not what is cached.
+/// controllers. The filter is no part of this: it says which changes cause a reconcile, not what is cached. Nor are the
+/// indices: they are all in the one cache.
 #[must_use]
 pub struct Watch<T> {
     kind: Kind,
@@ -54,6 +56,7 @@ pub struct Watch<T> {
     fields: BTreeSet<String>,
     namespaces: Option<BTreeSet<String>>,
     predicate: Predicate<T>,
+    indices: BTreeMap<String, (TypeId, IndexFn<T>)>,
 }
 
 /// An informer of the kind, without selectors.
@@ -125,6 +128,7 @@ impl<T: Watchable> Watch<T> {
             fields: BTreeSet::new(),
             namespaces: None,
             predicate: Predicate::default(),
+            indices: BTreeMap::new(),
         }
     }
 
@@ -178,6 +182,51 @@ impl<T: Watchable> Watch<T> {
         passes: impl Fn(&Held<T>, &Held<T>) -> bool + Send + Sync + 'static,
     ) -> Watch<T> {
         self.filter(Predicate::updates(passes))
+    }
+
+    /// Adds an index to the cache: [`Lister::by_index`](crate::Lister::by_index) finds the objects for which `function`
+    /// gives a value, without a look at the others.
+    ///
+    /// Equal watches share a cache, and its indices: a name stands for one function everywhere. If two controllers mean
+    /// different ones by it, the second does not start. (Closures are the same if they are written in the same place: what
+    /// one captures should not change what it gives.)
+    ///
+    /// ```
+    /// use setpoint::k8s_openapi::api::core::v1::{Node, Pod};
+    /// use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, Watch};
+    ///
+    /// fn pods() -> Watch<Pod> {
+    ///     Watch::new().index("node", |pod: &Pod| {
+    ///         pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect()
+    ///     })
+    /// }
+    ///
+    /// async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    ///     println!("{key} has {} pods", cx.lister::<Pod>()?.by_index("node", key.name())?.len());
+    ///     Ok(Action::done())
+    /// }
+    ///
+    /// # let _ =
+    /// Controller::of::<Node>(.., "nodes", reconcile).reads(pods())
+    /// # ;
+    /// ```
+    #[doc(alias = "IndexField")]
+    #[doc(alias = "FieldIndexer")]
+    pub fn index(
+        mut self,
+        name: impl Into<String>,
+        function: impl Fn(&T) -> Vec<String> + Send + Sync + 'static,
+    ) -> Watch<T> {
+        self.indices.insert(name.into(), (origin_of(&function), Arc::new(function)));
+        self
+    }
+
+    pub(crate) fn indices(&self) -> impl Iterator<Item = (&str, (TypeId, IndexFn<T>))> {
+        self.indices.iter().map(|(name, (origin, function))| (name.as_str(), (*origin, function.clone())))
+    }
+
+    pub(crate) fn has_index(&self, name: &str) -> bool {
+        self.indices.contains_key(name)
     }
 
     pub(crate) fn kind(&self) -> &Kind {
@@ -253,6 +302,7 @@ impl<T> Clone for Watch<T> {
             fields: self.fields.clone(),
             namespaces: self.namespaces.clone(),
             predicate: self.predicate.clone(),
+            indices: self.indices.clone(),
         }
     }
 }

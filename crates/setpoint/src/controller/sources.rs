@@ -22,8 +22,8 @@ use crate::facts::CacheName;
 use crate::watch::{Change, Watch, WatchId, Watchable};
 use crate::workqueue::SourceNames;
 use crate::{
-    CacheSyncError, HandlerOptions, Lister, Object, Registration, SharedInformer, SharedInformerFactory,
-    WorkQueue,
+    CacheSyncError, HandlerOptions, IndexError, Lister, Object, ObjectKey, Registration, SharedInformer,
+    SharedInformerFactory, WorkQueue,
 };
 
 /// After so many objects a replay lets others run.
@@ -33,7 +33,7 @@ const OBJECTS_A_TURN: usize = 64;
 pub(super) struct Declared<Q>(Box<Attach<Q>>);
 
 /// Adds it to the watches of a controller.
-type Attach<Q> = dyn FnOnce(&Sources<Q>) -> Arc<Attached<Q>> + Send;
+type Attach<Q> = dyn FnOnce(&Sources<Q>) -> Result<Arc<Attached<Q>>, IndexError> + Send;
 
 impl<Q: Key> Declared<Q> {
     /// Without a map, what changes causes no reconcile.
@@ -44,8 +44,25 @@ impl<Q: Key> Declared<Q> {
         }))
     }
 
-    pub(super) fn attach(self, sources: &Sources<Q>) -> Arc<Attached<Q>> {
+    pub(super) fn attach(self, sources: &Sources<Q>) -> Result<Arc<Attached<Q>>, IndexError> {
         (self.0)(sources)
+    }
+}
+
+impl Declared<ObjectKey> {
+    /// What changes concerns the objects of another watch of the controller that have its key in an index.
+    pub(super) fn of_referred<T: Watchable>(
+        watch: Watch<T>,
+        by: WatchId,
+        index: String,
+    ) -> Declared<ObjectKey> {
+        Declared(Box::new(move |sources| {
+            let listers = sources.listers.clone();
+            let map: MapFn<T, ObjectKey> =
+                Arc::new(move |object| listers.index_keys(&by, &index, &object.key().to_string()));
+            let informer = sources.factory.informer_of(&watch);
+            sources.attach(&watch, Some(map), informer, None)
+        }))
     }
 }
 
@@ -95,7 +112,11 @@ impl<Q> Attached<Q> {
 
 impl<Q: Key> Sources<Q> {
     /// Watches for as long as what comes back is attached.
-    pub(super) fn lease<T: Watchable>(&self, watch: &Watch<T>, map: Option<MapFn<T, Q>>) -> Arc<Attached<Q>> {
+    pub(super) fn lease<T: Watchable>(
+        &self,
+        watch: &Watch<T>,
+        map: Option<MapFn<T, Q>>,
+    ) -> Result<Arc<Attached<Q>>, IndexError> {
         let (informer, lease) = self.factory.lease(watch);
         self.attach(watch, map, informer, Some(lease))
     }
@@ -107,7 +128,10 @@ impl<Q: Key> Sources<Q> {
         map: Option<MapFn<T, Q>>,
         informer: SharedInformer<T>,
         lease: Option<Lease>,
-    ) -> Arc<Attached<Q>> {
+    ) -> Result<Arc<Attached<Q>>, IndexError> {
+        for (name, function) in watch.indices() {
+            informer.ensure_index(name, function)?;
+        }
         let lister = informer.lister();
         let rule = map.map(|map| Arc::new(Rule { map, predicate: watch.predicate().clone() }));
         let registration = rule.clone().map(|rule| self.add_handler(&informer, rule));
@@ -126,7 +150,7 @@ impl<Q: Key> Sources<Q> {
         attached.cache.start();
         let attached = Arc::new(attached);
         self.attached.lock().push(attached.clone());
-        attached
+        Ok(attached)
     }
 
     fn add_handler<T: Watchable>(&self, informer: &SharedInformer<T>, rule: Arc<Rule<T, Q>>) -> Registration {

@@ -38,6 +38,9 @@ impl<Q: Key> Controller<Q> {
         if self.owns_something && self.primary.is_none() {
             return Err(ControllerError::NoKind { controller: self.name });
         }
+        if let Some(source) = self.without_index {
+            return Err(ControllerError::Index { controller: self.name, source });
+        }
         let metrics = ControllerMetrics::new(&runtime.metrics, &self.name, self.workers);
         let (name, measured, called) = (self.name.clone(), metrics.clone(), self.called);
         let on_release = move |released| worker::released(&measured, &name, called, &released);
@@ -63,7 +66,10 @@ impl<Q: Key> Controller<Q> {
             attached: Mutex::default(),
             added: Mutex::default(),
         });
-        let attached: Vec<_> = self.sources.into_iter().map(|source| source.attach(&sources)).collect();
+        let attached: Result<Vec<_>, _> =
+            self.sources.into_iter().map(|source| source.attach(&sources)).collect();
+        let attached =
+            attached.map_err(|source| ControllerError::Index { controller: self.name.clone(), source })?;
         attached.iter().for_each(|attached| sources.publish(attached));
         if !wait_for_caches(&sources, &attached, &runtime.shutdown).await? {
             return Ok(None);

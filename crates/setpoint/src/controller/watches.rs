@@ -1,5 +1,6 @@
 //! Watches that come and go while a controller runs.
 
+use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::enqueue::MapFn;
 use super::sources::{Attached, Sources};
 use super::{Key, owner_map};
 use crate::watch::{IntoWatch, Kind, Watch, Watchable};
-use crate::{CacheSyncError, Held, ObjectKey};
+use crate::{CacheSyncError, Held, IndexError, ObjectKey};
 
 /// The watches of a controller that runs, to add to and to take from: for operators of kinds that users make.
 ///
@@ -67,6 +68,9 @@ pub enum WatchError {
     /// The first list did not come in time. Nothing was added.
     #[error("the watch was not added")]
     CacheSync(#[from] CacheSyncError),
+    /// An index of it has the name of another one of the same cache. Nothing was added.
+    #[error("the watch was not added")]
+    Index(#[from] IndexError),
     /// Somebody [removed](Watches::remove) it before its first list came.
     #[error("the watch was removed while it was added")]
     Removed,
@@ -128,7 +132,10 @@ impl<Q: Key> Watches<Q> {
         let sources = self.sources().await?;
         let (attached, waiting) = {
             let mut added = sources.added.lock();
-            let attached = added.entry(watch.id()).or_insert_with(|| sources.lease(&watch, map)).clone();
+            let attached = match added.entry(watch.id()) {
+                Entry::Occupied(there) => there.get().clone(),
+                Entry::Vacant(place) => place.insert(sources.lease(&watch, map)?).clone(),
+            };
             let waiting = Waiting::new(attached.clone());
             (attached, waiting)
         };

@@ -368,6 +368,74 @@ fn a_cache_that_went_does_not_speak_for_the_one_that_came_after_it() {
     });
 }
 
+/// ConfigMaps by the Secret that they name.
+fn by_secret() -> Watch<ConfigMap> {
+    Watch::new().index("secret", |map: &ConfigMap| {
+        let name = map.data.as_ref().and_then(|data| data.get("secret"));
+        name.map(|name| ObjectKey::namespaced("default", name).to_string()).into_iter().collect()
+    })
+}
+
+fn naming(name: &str, secret: &str) -> ConfigMap {
+    let mut map = map(name);
+    map.data = Some([("secret".to_owned(), secret.to_owned())].into());
+    map
+}
+
+#[test]
+fn who_refers_to_an_object_is_reconciled_when_that_changes() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        for name in ["b", "c"] {
+            maps(&world).create(&PostParams::default(), &naming(name, "wanted")).await.unwrap();
+        }
+        let calls = Calls::default();
+        let controller =
+            Controller::of(by_secret(), "refers", noting(&calls)).refers_to::<Secret>(.., "secret");
+        assert_eq!(controller.permissions().verbs("", "secrets").len(), 2);
+        let _running = run(&world, controller);
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["a", "b", "c"]);
+        for name in ["other", "wanted"] {
+            let secret: Secret = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+            crate::support::secrets(&world).create(&PostParams::default(), &secret).await.unwrap();
+        }
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["b", "c"]);
+    });
+}
+
+#[test]
+fn an_index_that_is_missing_or_means_something_else_keeps_a_controller_from_starting() {
+    World::run(1, async |world| {
+        let cause_of = |error: &dyn std::error::Error| error.source().expect("a cause").to_string();
+        let missing = Controller::of::<ConfigMap>(.., "refers", noting(&Calls::default()))
+            .refers_to::<Secret>(.., "secret");
+        let error = run(&world, missing).task.await.unwrap().unwrap_err();
+        assert!(cause_of(&error).contains("no index is named \"secret\""), "{error}");
+
+        let other = Watch::<ConfigMap>::new().index("secret", |_: &ConfigMap| Vec::new());
+        let twice = Controller::of(by_secret(), "twice", noting(&Calls::default())).reads(other);
+        let error = run(&world, twice).task.await.unwrap().unwrap_err();
+        assert!(cause_of(&error).contains("an index named \"secret\" exists already"), "{error}");
+
+        let same = Controller::of(by_secret(), "same", noting(&Calls::default())).reads(by_secret());
+        let running = run(&world, same);
+        sleep(SECOND).await;
+        assert!(!running.task.is_finished());
+    });
+}
+
+#[test]
+fn a_context_for_tests_has_the_indices_of_its_watches() {
+    World::run(1, async |world| {
+        let test =
+            Context::for_test(world.direct()).cached(by_secret(), [naming("a", "one"), naming("b", "two")]);
+        let maps = test.context().lister::<ConfigMap>().unwrap();
+        assert_eq!(maps.by_index("secret", "default/two").unwrap()[0].metadata.name.as_deref(), Some("b"));
+    });
+}
+
 /// All ConfigMaps of one first letter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Letter(char);
