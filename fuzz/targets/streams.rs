@@ -20,7 +20,7 @@ use kube::client::Body;
 use libfuzzer_sys::fuzz_target;
 use parking_lot::Mutex;
 use serde_json::Value;
-use setpoint::{Env, Failure, ReflectorConfig, SharedInformer};
+use setpoint::{Env, ReflectorConfig, ReflectorFailure, SharedInformer};
 use setpoint_fuzz::{JSON, Lab, PROTOBUF, start};
 use setpoint_kinds::protobuf::{self, Envelope};
 use tokio::sync::Notify;
@@ -141,9 +141,9 @@ async fn outcome(is_list: bool, media: &'static str, body: Vec<Bytes>) -> Outcom
 }
 
 /// What went wrong, without the beginning of what came: that is quoted as it came.
-fn words(failure: &Failure) -> String {
+fn words(failure: &ReflectorFailure) -> String {
     match failure {
-        Failure::Malformed { expected, .. } => format!("not {expected}"),
+        ReflectorFailure::Malformed { expected, .. } => format!("not {expected}"),
         failure => failure.to_string(),
     }
 }

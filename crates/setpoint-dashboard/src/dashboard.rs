@@ -97,7 +97,10 @@ impl Listening {
         let Listening { dashboard: Dashboard { mut app, certificates, .. }, listener, .. } = self;
         let env = app.env.clone();
         let tls = match &certificates {
-            Some(certificates) => Some(certificates.start(&env).await?),
+            Some(certificates) => match shutdown.run_until_cancelled(certificates.start(&env)).await {
+                Some(started) => Some(started?),
+                None => return Ok(()),
+            },
             None => None,
         };
         let (tls, _reloading) = tls.unzip();

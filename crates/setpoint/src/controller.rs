@@ -10,6 +10,7 @@ mod intake;
 mod listers;
 mod live;
 mod metrics;
+mod numbers;
 mod prepared;
 mod reconciler;
 mod runtime;
@@ -37,13 +38,13 @@ pub(crate) use self::prepared::{Prepared, Shift};
 use self::reconciler::AnyReconciler;
 pub use self::reconciler::{Key, Reconciler};
 pub use self::runtime::Runtime;
-use self::sources::{Source, Sources};
+use self::sources::{Declared, Sources};
 pub use self::testing::{Request, TestContext};
 pub use self::watches::{WatchError, Watches};
 use self::worker::TimeLimit;
-use crate::watch::{IntoWatch, Kind, Watch, Watchable};
+use crate::watch::{IntoWatch, Kind, Watch, WatchId, Watchable};
 use crate::workqueue::{RateLimiter, WorkQueueBuilder};
-use crate::{CacheSyncError, Held, Object, ObjectKey, Permissions, Verb, WorkQueue};
+use crate::{CacheSyncError, Held, IndexError, Object, ObjectKey, Permissions, Verb, WorkQueue};
 
 /// Reconciles the objects of one kind.
 ///
@@ -89,8 +90,12 @@ pub struct Controller<Q = ObjectKey> {
     called: fn(&Q) -> ObjectKey,
     /// The kind whose objects are reconciled, if it is one.
     primary: Option<Kind>,
+    /// Its watch, and which indices that has.
+    primary_index: Option<(WatchId, Box<HasIndex>)>,
+    /// What it was to refer to things by, and has not.
+    without_index: Option<IndexError>,
     owns_something: bool,
-    sources: Vec<Source<Q>>,
+    sources: Vec<Declared<Q>>,
     triggers: Vec<BoxStream<'static, Q>>,
     state: Option<Arc<dyn Any + Send + Sync>>,
     workers: usize,
@@ -105,6 +110,8 @@ pub struct Controller<Q = ObjectKey> {
     running: watch::Sender<Weak<Sources<Q>>>,
 }
 
+type HasIndex = dyn Fn(&str) -> bool + Send + Sync;
+
 /// Why a controller ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -116,6 +123,15 @@ pub enum ControllerError {
         controller: String,
         /// Which caches, and what the server said.
         source: CacheSyncError,
+    },
+    /// An index of a watch has the name of another one of the same cache, or [`Controller::refers_to`] names one that the
+    /// watch of the controller's kind does not have.
+    #[error("the controller {controller:?} cannot start")]
+    Index {
+        /// Its name.
+        controller: String,
+        /// Which index.
+        source: IndexError,
     },
     /// It [owns](Controller::owns) something, but reconciles no kind that could own it.
     #[error(
@@ -142,6 +158,8 @@ impl Controller {
         let watch = watch.into_watch();
         let mut controller = Controller::with(name.into(), Box::new(reconciler), ObjectKey::clone);
         controller.primary = Some(watch.kind().clone());
+        let indexed = watch.clone();
+        controller.primary_index = Some((watch.id(), Box::new(move |name: &str| indexed.has_index(name))));
         controller.source(watch, Some(Arc::new(|object: &Held<K>| vec![object.key().clone()])))
     }
 
@@ -183,6 +201,47 @@ impl Controller {
         controller.owns_something = true;
         controller
     }
+
+    /// Reconciles the objects that name another one when that changes: those that have its key (`namespace/name`, or `name`) in
+    /// an index of the watch of the controller's kind.
+    ///
+    /// ```
+    /// use setpoint::k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    /// use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, Watch};
+    ///
+    /// # async fn reconcile(_: ObjectKey, _: Context) -> Result<Action, ReconcileError> { Ok(Action::done()) }
+    /// /// The ConfigMaps that a Pod mounts.
+    /// fn mounted(pod: &Pod) -> Vec<String> {
+    ///     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    ///     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    ///     let maps = volumes.filter_map(|volume| volume.config_map.as_ref());
+    ///     maps.map(|map| ObjectKey::namespaced(namespace, &map.name).to_string()).collect()
+    /// }
+    ///
+    /// # let _ =
+    /// Controller::of(Watch::<Pod>::new().index("config map", mounted), "pods", reconcile)
+    ///     .refers_to::<ConfigMap>(.., "config map")
+    /// # ;
+    /// ```
+    #[doc(alias = "EnqueueRequestsFromMapFunc")]
+    #[doc(alias = "FieldIndexer")]
+    pub fn refers_to<C: Watchable>(
+        mut self,
+        watch: impl IntoWatch<C>,
+        index: impl Into<String>,
+    ) -> Controller {
+        let (watch, index) = (watch.into_watch(), index.into());
+        let Some((primary, has_index)) = &self.primary_index else {
+            self.owns_something = true; // of no kind: it does not start
+            return self;
+        };
+        if !has_index(&index) {
+            self.without_index = Some(IndexError::Unknown(index));
+            return self;
+        }
+        let referred = Declared::of_referred(watch.clone(), primary.clone(), index);
+        self.declare(&watch, referred)
+    }
 }
 
 impl<Q: Key> Controller<Q> {
@@ -196,6 +255,8 @@ impl<Q: Key> Controller<Q> {
             reconciler,
             called,
             primary: None,
+            primary_index: None,
+            without_index: None,
             owns_something: false,
             sources: Vec::new(),
             triggers: Vec::new(),
@@ -214,6 +275,22 @@ impl<Q: Key> Controller<Q> {
     }
 
     /// Reconciles the keys that `map` names when an object changes. On an update both states are mapped.
+    ///
+    /// `map` sees the object alone; [`Controller::refers_to`] finds those that name it. What else there is to know is in the
+    /// caches that controllers share:
+    ///
+    /// ```
+    /// use setpoint::k8s_openapi::api::core::v1::{Node, Service};
+    /// use setpoint::{Action, Context, Controller, Manager, ObjectKey, ReconcileError, Watch};
+    ///
+    /// # async fn reconcile(_: ObjectKey, _: Context) -> Result<Action, ReconcileError> { Ok(Action::done()) }
+    /// /// A Node that comes or goes concerns all Services.
+    /// fn controller(manager: &Manager) -> Controller {
+    ///     let nodes = Watch::<Node>::new().filter_updates(|_, _| false);
+    ///     let services = manager.informers().informer_of(&Watch::<Service>::new()).lister();
+    ///     Controller::of::<Service>(.., "web", reconcile).watches(nodes, move |_| services.keys())
+    /// }
+    /// ```
     #[doc(alias = "Watches")]
     #[doc(alias = "EnqueueRequestsFromMapFunc")]
     pub fn watches<C: Watchable>(
@@ -229,10 +306,15 @@ impl<Q: Key> Controller<Q> {
         self.source(watch.into_watch(), None)
     }
 
-    fn source<C: Watchable>(mut self, watch: Watch<C>, map: Option<MapFn<C, Q>>) -> Controller<Q> {
+    fn source<C: Watchable>(self, watch: Watch<C>, map: Option<MapFn<C, Q>>) -> Controller<Q> {
+        let declared = Declared::new(watch.clone(), map);
+        self.declare(&watch, declared)
+    }
+
+    fn declare<C: Watchable>(mut self, watch: &Watch<C>, declared: Declared<Q>) -> Controller<Q> {
         let resource = &watch.kind().resource;
         self.needs.add(&resource.group, &resource.plural, &[Verb::List, Verb::Watch]);
-        self.sources.push(Source::new(watch, map));
+        self.sources.push(declared);
         self
     }
 

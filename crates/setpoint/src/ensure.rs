@@ -42,6 +42,27 @@ pub enum Ensured<K> {
 /// a zero, a field that the schema of a custom resource prunes. With the [`client`](crate::Context::client) of a
 /// reconcile that is found out by writing once, and remembered: as long as `wanted` is the same, and nobody
 /// changes the object, it is not written again. With another client it is.
+///
+/// ```
+/// use setpoint::k8s_openapi::api::core::v1::ConfigMap;
+/// use setpoint::kube::Api;
+/// use setpoint::{Ensured, ensure};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = setpoint_apiserver::ApiServer::builder().build().client();
+/// let maps: Api<ConfigMap> = Api::default_namespaced(client);
+/// let wanted: ConfigMap = serde_json::from_value(serde_json::json!({
+///     "metadata": {"name": "settings"}, "data": {"color": "red"},
+/// }))?;
+/// let Ensured::Created(map) = ensure(&maps, None, &wanted).await? else { panic!("it was not there") };
+///
+/// // In a reconcile what is there comes from a lister. What it has beside is left alone.
+/// let outcome = ensure(&maps, Some(&map), &wanted).await?;
+/// assert!(matches!(outcome, Ensured::Unchanged), "nothing is written");
+/// # Ok(())
+/// # }
+/// ```
 #[doc(alias = "CreateOrUpdate")]
 #[doc(alias = "CreateOrPatch")]
 pub async fn ensure<K>(api: &Api<K>, current: Option<&K>, wanted: &K) -> Result<Ensured<K>, kube::Error>

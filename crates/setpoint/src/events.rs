@@ -16,7 +16,7 @@ use kube::{Client, Resource};
 pub use object::EventApi;
 use setpoint_env::{Env, Task};
 
-use self::event::Source;
+use self::event::Reporter;
 use self::sink::Queue;
 use crate::Metrics;
 
@@ -64,7 +64,7 @@ pub struct Recorder {
 #[must_use]
 pub struct RecorderBuilder {
     client: Client,
-    source: Source,
+    source: Reporter,
     api: EventApi,
     env: Env,
     metrics: Metrics,
@@ -84,7 +84,7 @@ impl Recorder {
         let instance = host.unwrap_or_else(|| controller.clone());
         RecorderBuilder {
             client,
-            source: Source { controller, instance },
+            source: Reporter { controller, instance },
             api: EventApi::default(),
             env: Env::system(),
             metrics: Metrics::default(),

@@ -228,7 +228,7 @@ impl SharedInformerFactory {
     }
 
     /// The informer of a [`Watch`]: the one that controllers use who are given an equal watch. Add indices to it, for
-    /// example. What the watch filters plays no part.
+    /// example. What the watch filters plays no part, and its indices come with the controller that is given it.
     pub fn informer_of<T: Watchable>(&self, watch: &Watch<T>) -> SharedInformer<T> {
         self.share(watch.builder(self.client.clone(), &self.defaults))
     }

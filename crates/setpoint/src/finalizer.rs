@@ -31,6 +31,36 @@ pub enum Finalize<K> {
 /// is none of our business.
 ///
 /// `finalizer` is a qualified name: `networks.samplecrd.k8s.io/neutron`.
+///
+/// ```
+/// use setpoint::k8s_openapi::api::core::v1::ConfigMap;
+/// use setpoint::kube::Api;
+/// use setpoint::{Action, Context, Finalize, ObjectKey, ReconcileError, finalize};
+///
+/// /// Each ConfigMap has a record in a DNS.
+/// async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+///     let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
+///     let maps: Api<ConfigMap> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
+///     finalize(&maps, "example.com/dns", map, async |step| {
+///         match step {
+///             Finalize::Apply(map) => println!("the record of {:?} is made", map.metadata.name),
+///             Finalize::Cleanup(map) => println!("the record of {:?} is removed", map.metadata.name),
+///         }
+///         Ok(Action::done())
+///     })
+///     .await
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = setpoint_apiserver::ApiServer::builder().build().client();
+/// # let map: ConfigMap = serde_json::from_str(r#"{"metadata": {"name": "web", "namespace": "default"}}"#)?;
+/// let test = Context::for_test(client).stored([map]).await?;
+/// reconcile("default/web".into(), test.context()).await.unwrap();
+/// assert_eq!(test.requests()[0].body.to_string().matches("example.com/dns").count(), 1);
+/// # Ok(())
+/// # }
+/// ```
 pub async fn finalize<K, Fut>(
     api: &Api<K>,
     finalizer: &str,

@@ -6,12 +6,14 @@ mod found;
 mod index;
 mod view;
 
+use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
 use self::found::Found;
+pub(crate) use self::index::IndexFn;
 use self::index::{Buckets, Index};
 pub use self::view::View;
 use crate::{Held, MapStore, Object, ObjectKey, ResourceVersion, Scope, Store};
@@ -51,6 +53,11 @@ struct Inner<T> {
     namespaces: Buckets,
     indices: BTreeMap<String, Index<T>>,
     watermarks: BTreeMap<Scope, ResourceVersion>,
+}
+
+/// What tells a function from others: of two that are written in different places it is different.
+pub(crate) fn origin_of<F: 'static>(_: &F) -> TypeId {
+    TypeId::of::<F>()
 }
 
 /// Why an index could not be added or read.
@@ -99,13 +106,34 @@ impl<T: Object> Indexer<T> {
         if name == NAMESPACE_INDEX || inner.indices.contains_key(&name) {
             return Err(IndexError::Exists(name));
         }
-        let mut index = Index::new(Arc::new(function));
+        Indexer::put_index(&mut inner, name, (origin_of(&function), Arc::new(function)));
+        Ok(())
+    }
+
+    /// The same, but an index that is there already with a function of this origin is fine.
+    pub(crate) fn ensure_index(
+        &self,
+        name: &str,
+        (origin, function): (TypeId, IndexFn<T>),
+    ) -> Result<(), IndexError> {
+        let mut inner = self.inner.write();
+        if inner.indices.get(name).is_some_and(|index| index.origin == origin) {
+            return Ok(());
+        }
+        if name == NAMESPACE_INDEX || inner.indices.contains_key(name) {
+            return Err(IndexError::Exists(name.to_owned()));
+        }
+        Indexer::put_index(&mut inner, name.to_owned(), (origin, function));
+        Ok(())
+    }
+
+    fn put_index(inner: &mut Inner<T>, name: String, (origin, function): (TypeId, IndexFn<T>)) {
+        let mut index = Index::new(origin, function);
         inner.store.for_each(&mut |slot, object| {
             let values = index.values_of(object);
             index.set(object.key(), slot, &values);
         });
         inner.indices.insert(name, index);
-        Ok(())
     }
 
     /// Reads several things at one moment: nothing changes while `read` runs. Keep it short, since writes

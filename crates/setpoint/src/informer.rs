@@ -12,6 +12,7 @@ mod look;
 mod observer;
 mod supervisor;
 
+use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,7 @@ use self::core::{Core, Progress};
 pub use self::handler::{EventHandler, HandlerFns, HandlerOptions, Registration, is_resync};
 pub(crate) use self::observer::{Applied, Observer};
 use self::supervisor::Supervisor;
+use crate::indexer::IndexFn;
 use crate::reflector::{Reflector, Target};
 use crate::{DeltaFifo, IndexError, Lister, Object, ResourceVersion, Scope};
 
@@ -189,6 +191,11 @@ impl<T: Object> SharedInformer<T> {
         function: impl Fn(&T) -> Vec<String> + Send + Sync + 'static,
     ) -> Result<(), IndexError> {
         self.inner.core.indexer.add_index(name, function)
+    }
+
+    /// The same, but an index that is there already with a function of this origin is fine.
+    pub(crate) fn ensure_index(&self, name: &str, function: (TypeId, IndexFn<T>)) -> Result<(), IndexError> {
+        self.inner.core.indexer.ensure_index(name, function)
     }
 
     /// The read side of the cache.

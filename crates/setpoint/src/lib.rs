@@ -165,6 +165,9 @@
 //!
 //! # Kinds that are known only at run time
 //!
+//! For informers it is this; for controllers there are [`Watch::dynamic`] and [`Watches`], by which watches come and go
+//! while a controller runs.
+//!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -257,7 +260,7 @@ pub use metrics::Metrics;
 pub use object::{Object, Trimmed};
 pub use permissions::{Permissions, Verb};
 pub use reasons::{Cause, Reason, Reasons};
-pub use reflector::{Backoff, Failure, ReflectorConfig, ReflectorError};
+pub use reflector::{Backoff, ReflectorConfig, ReflectorError, ReflectorFailure};
 pub use scope::Scope;
 pub use setpoint_env::Env;
 pub use status::patch_status;

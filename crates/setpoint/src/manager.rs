@@ -326,8 +326,13 @@ impl Manager {
         let is_ready = Arc::new(AtomicBool::new(false));
         checks.of_manager(is_ready.clone(), runtime.factory.clone(), election.clone());
         let mut stages = Stages::default();
-        serve(&runtime, &mut stages, self.health, checks, self.metrics).await?;
+        // From the beginning: a certificate may take its time.
         let _signals = self.signals.then(|| stop_on_signals(&runtime.env, runtime.shutdown.clone()));
+        tokio::select! {
+            biased;
+            served = serve(&runtime, &mut stages, self.health, checks, self.metrics) => served?,
+            () = runtime.shutdown.cancelled() => {}
+        }
         start(&runtime, &mut stages, self.early);
         let stopping = stages.begin();
         if let Some((address, server)) = self.webhooks {

@@ -7,6 +7,7 @@ mod computed;
 mod families;
 mod histogram;
 pub(crate) mod names;
+mod process;
 
 use std::fmt::Error;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use prometheus_client::registry::Registry;
 use self::families::Families;
 pub(crate) use self::histogram::Histogram;
 use self::names::Description;
+use self::process::Process;
 
 pub(crate) type Counter = prometheus_client::metrics::counter::Counter;
 pub(crate) type Gauge = prometheus_client::metrics::gauge::Gauge<u64, AtomicU64>;
@@ -64,6 +66,7 @@ impl Default for Metrics {
         let own = Arc::new(Families::default());
         let mut registry = Registry::default();
         registry.register_collector(Box::new(own.clone()));
+        registry.register_collector(Box::new(Process));
         Metrics { own, registry: Arc::new(Mutex::new(registry)) }
     }
 }
@@ -122,7 +125,8 @@ impl Metrics {
     }
 }
 
-/// What the runtime measures, for a registry of yours; without what was [registered](Metrics::register) here.
+/// What the runtime measures, for a registry of yours; without what was [registered](Metrics::register) here, and without what
+/// the process takes, which your registry may tell itself.
 impl Collector for Metrics {
     fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {
         self.own.encode(encoder)
@@ -188,6 +192,15 @@ mod tests {
         metrics.gauge(HANDLER_LAG, &["a", "b"]).set(1);
         metrics.remove(HANDLER_LAG, &["a", "b"]);
         assert_eq!(metrics.value("informer_handler_lag", &[("name", "a"), ("handler", "b")]), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_page_says_what_the_process_takes() {
+        let page = Metrics::default().render();
+        for name in ["process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"] {
+            assert!(page.contains(&format!("\n{name} ")), "no {name} in\n{page}");
+        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(crate) use self::backoff::BackoffState;
 pub use self::config::ReflectorConfig;
 use self::decode::Skipped;
 pub(crate) use self::decode::{Decoder, Keep, is_json};
-pub use self::error::{Failure, ReflectorError};
+pub use self::error::{ReflectorError, ReflectorFailure};
 use self::format::Format;
 pub(crate) use self::metrics::ReflectorMetrics;
 pub(crate) use self::protobuf::{WireKind, metadata as protobuf_metadata};
@@ -79,7 +79,7 @@ impl<T: Object> Reflector<T> {
         CacheName::new(&self.target.resource, &self.target.scope)
     }
 
-    fn report(&self, failure: Failure) {
+    fn report(&self, failure: ReflectorFailure) {
         let error = ReflectorError {
             resource: self.target.resource.clone(),
             scope: self.target.scope.clone(),
@@ -105,10 +105,11 @@ impl<T: Object> Reflector<T> {
         &self,
         request: http::Request<kube::client::Body>,
         silence: Duration,
-    ) -> Result<ByteStream, Failure> {
+    ) -> Result<ByteStream, ReflectorFailure> {
         let bound = self.config.answer_timeout;
-        let answer = timeout(bound, self.client.send(request)).await.map_err(|_| Failure::Silent(bound))?;
-        let answer = answer.map_err(|error| Failure::Connection(words(&error)))?;
+        let answer =
+            timeout(bound, self.client.send(request)).await.map_err(|_| ReflectorFailure::Silent(bound))?;
+        let answer = answer.map_err(|error| ReflectorFailure::Connection(words(&error)))?;
         let (head, body) = answer.into_parts();
         let format = if self.target.protobuf { Format::of(&head.headers) } else { Format::Json };
         if head.status.is_success() {
@@ -123,11 +124,11 @@ impl<T: Object> Reflector<T> {
         if status.message.is_none() {
             status.message = Some(format.excerpt(&body));
         }
-        Err(Failure::from_status(status, retry_after.map(Duration::from_secs)))
+        Err(ReflectorFailure::from_status(status, retry_after.map(Duration::from_secs)))
     }
 
     fn skip(&self, skipped: Skipped) {
-        self.report(Failure::Object { key: skipped.key, message: skipped.message });
+        self.report(ReflectorFailure::Object { key: skipped.key, message: skipped.message });
     }
 }
 

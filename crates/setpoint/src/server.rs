@@ -1,9 +1,14 @@
 //! Beside the manager: what serves HTTP in a controller's process, for health, metrics, webhooks and pages.
 
 mod reviewer;
+mod stall;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -21,15 +26,22 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 pub use self::reviewer::{Reviewer, Who};
+use self::stall::Stalling;
 
-/// How long a handshake, and the head of a request, may take.
+/// How long a handshake, the time to the first request, and the head of each request may take.
 const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How often a client of HTTP/2 is asked whether it is there, and how long it may take to say so.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_ANSWER: Duration = Duration::from_secs(15);
+/// How long a client may take nothing of an answer.
+const STALL: Duration = Duration::from_secs(30);
 
 /// Why somebody is not let in: the code and the words of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub StatusCode, pub String);
 
-/// Accepts connections, with or without TLS, in HTTP/1.1 and HTTP/2, with limits on all that a stranger can take.
+/// Accepts connections, with or without TLS, in HTTP/1.1 and HTTP/2. There is a limit on how many there are at once; one on
+/// which no request comes, whose client is gone, or which takes nothing of its answer, is closed to make room.
 #[derive(Clone)]
 #[must_use = "a server does nothing until it serves"]
 pub struct HttpServer {
@@ -106,6 +118,7 @@ impl HttpServer {
     {
         // Small answers are to arrive at once.
         let _unsupported = stream.set_nodelay(true);
+        let stream = Stalling::new(stream, STALL);
         let Some(tls) = self.tls.clone() else { return self.connection(stream, shutdown, answer).await };
         match tokio::time::timeout(HEAD_TIME, TlsAcceptor::from(tls).accept(stream)).await {
             Ok(Ok(stream)) => self.connection(stream, shutdown, answer).await,
@@ -123,21 +136,39 @@ impl HttpServer {
         B::Data: Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let asked = has_asked.clone();
         let service = service_fn(move |request| {
+            asked.store(true, Ordering::Relaxed);
             let answer = answer(request);
             async move { Ok::<_, Infallible>(answer.await) }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(self.streams);
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(connection);
-        let ended = tokio::select! {
-            biased;
-            ended = connection.as_mut() => ended,
-            () = shutdown.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(self.streams)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_ANSWER);
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        // hyper has this limit for heads of HTTP/1.1, but none until it knows the version, and none for HTTP/2.
+        let mut first_request = pin!(tokio::time::sleep(HEAD_TIME));
+        let (mut is_late, mut is_ending) = (false, false);
+        let ended = loop {
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => break ended,
+                () = shutdown.cancelled(), if !is_ending => {
+                    is_ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = first_request.as_mut(), if !is_late => {
+                    is_late = true;
+                    if !has_asked.load(Ordering::Relaxed) {
+                        return tracing::debug!("no request came in time");
+                    }
+                }
             }
         };
         if let Err(error) = ended {

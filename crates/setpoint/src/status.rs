@@ -30,6 +30,30 @@ const TRIES: u32 = 5;
 /// was faster, what they wrote is looked at: of `conditions` those are set that this status changes, one by
 /// one by their type; another list, if they changed it too, is a conflict (409) for the next reconcile. A
 /// condition keeps its `lastTransitionTime` as long as its status is the same, whatever `status` says.
+///
+/// ```
+/// use setpoint::k8s_openapi::api::core::v1::Pod;
+/// use setpoint::kube::Api;
+/// use setpoint::patch_status;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = setpoint_apiserver::ApiServer::builder().build().client();
+/// let pods: Api<Pod> = Api::default_namespaced(client);
+/// # let pod = serde_json::from_value(serde_json::json!({
+/// #     "metadata": {"name": "web"}, "spec": {"containers": [{"name": "web", "image": "nginx"}]},
+/// # }))?;
+/// # pods.create(&Default::default(), &pod).await?;
+/// let pod = pods.get("web").await?; // in a reconcile, from a lister
+/// let mut status = pod.status.clone().unwrap_or_default();
+/// status.message = Some("seen".to_owned());
+/// assert!(patch_status(&pods, &pod, &status).await?);
+///
+/// let pod = pods.get("web").await?;
+/// assert!(!patch_status(&pods, &pod, &status).await?, "nothing is left to write");
+/// # Ok(())
+/// # }
+/// ```
 pub async fn patch_status<K, S>(api: &Api<K>, object: &K, status: &S) -> Result<bool, kube::Error>
 where
     K: Resource + Serialize + DeserializeOwned + Clone + Debug,

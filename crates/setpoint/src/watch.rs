@@ -3,7 +3,7 @@
 mod predicate;
 
 use std::any::TypeId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeFull;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::predicate::{Change, Predicate};
 use crate::factory::Defaults;
+use crate::indexer::{IndexFn, origin_of};
 use crate::{Held, InformerBuilder, SharedInformer};
 
 /// What can be watched: every [`kube::Resource`], also a [`DynamicObject`], and the metadata of either.
@@ -26,7 +27,7 @@ impl<K> Watchable for K where K: Resource + Serialize + DeserializeOwned + Clone
 /// What to watch: which kind, which of its objects, and which of their changes matter. `T` is what is cached.
 ///
 /// A [`Controller`](crate::Controller) takes one wherever a kind is named, and `..` where all objects of a kind are
-/// meant. The order of calls has no meaning: what is said twice must both be true.
+/// meant. The order of calls has no meaning: of selectors that are given twice both must match, and namespaces add up.
 ///
 /// ```
 /// use setpoint::k8s_openapi::api::apps::v1::Deployment;
@@ -45,7 +46,8 @@ impl<K> Watchable for K where K: Resource + Serialize + DeserializeOwned + Clone
 /// ```
 ///
 /// Two watches of one kind with other selectors or namespaces have a cache each; equal ones share one, also with other
-/// controllers. The filter is no part of this: it says which changes cause a reconcile, not what is cached.
+/// controllers. The filter is no part of this: it says which changes cause a reconcile, not what is cached. Nor are the
+/// indices: they are all in the one cache.
 #[must_use]
 pub struct Watch<T> {
     kind: Kind,
@@ -54,6 +56,7 @@ pub struct Watch<T> {
     fields: BTreeSet<String>,
     namespaces: Option<BTreeSet<String>>,
     predicate: Predicate<T>,
+    indices: BTreeMap<String, (TypeId, IndexFn<T>)>,
 }
 
 /// An informer of the kind, without selectors.
@@ -125,25 +128,28 @@ impl<T: Watchable> Watch<T> {
             fields: BTreeSet::new(),
             namespaces: None,
             predicate: Predicate::default(),
+            indices: BTreeMap::new(),
         }
     }
 
     /// Only objects whose labels match, like `app=web,tier in (a,b)`.
     #[doc(alias = "label_selector")]
     pub fn labels(mut self, selector: impl Into<String>) -> Watch<T> {
-        self.labels.insert(selector.into());
+        let requirements = requirements(&selector.into());
+        self.labels
+            .extend(requirements.iter().map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()));
         self
     }
 
     /// Only objects whose fields match, like `spec.nodeName=n1`. Which fields there are depends on the kind.
     #[doc(alias = "field_selector")]
     pub fn fields(mut self, selector: impl Into<String>) -> Watch<T> {
-        self.fields.insert(selector.into());
+        self.fields.extend(requirements(&selector.into()));
         self
     }
 
     /// Only objects of these namespaces, whatever the [factory](crate::SharedInformerFactory) is for; with none, of all
-    /// namespaces. Each has a list and watch of its own, and all are in one cache.
+    /// namespaces. Each has a list and watch of its own, and all are in one cache. Called again, it adds to them.
     pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Watch<T> {
         self.namespaces.get_or_insert_default().extend(namespaces.into_iter().map(Into::into));
         self
@@ -178,6 +184,51 @@ impl<T: Watchable> Watch<T> {
         self.filter(Predicate::updates(passes))
     }
 
+    /// Adds an index to the cache: [`Lister::by_index`](crate::Lister::by_index) finds the objects for which `function`
+    /// gives a value, without a look at the others.
+    ///
+    /// Equal watches share a cache, and its indices: a name stands for one function everywhere. If two controllers mean
+    /// different ones by it, the second does not start. (Closures are the same if they are written in the same place: what
+    /// one captures should not change what it gives.)
+    ///
+    /// ```
+    /// use setpoint::k8s_openapi::api::core::v1::{Node, Pod};
+    /// use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, Watch};
+    ///
+    /// fn pods() -> Watch<Pod> {
+    ///     Watch::new().index("node", |pod: &Pod| {
+    ///         pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect()
+    ///     })
+    /// }
+    ///
+    /// async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    ///     println!("{key} has {} pods", cx.lister::<Pod>()?.by_index("node", key.name())?.len());
+    ///     Ok(Action::done())
+    /// }
+    ///
+    /// # let _ =
+    /// Controller::of::<Node>(.., "nodes", reconcile).reads(pods())
+    /// # ;
+    /// ```
+    #[doc(alias = "IndexField")]
+    #[doc(alias = "FieldIndexer")]
+    pub fn index(
+        mut self,
+        name: impl Into<String>,
+        function: impl Fn(&T) -> Vec<String> + Send + Sync + 'static,
+    ) -> Watch<T> {
+        self.indices.insert(name.into(), (origin_of(&function), Arc::new(function)));
+        self
+    }
+
+    pub(crate) fn indices(&self) -> impl Iterator<Item = (&str, (TypeId, IndexFn<T>))> {
+        self.indices.iter().map(|(name, (origin, function))| (name.as_str(), (*origin, function.clone())))
+    }
+
+    pub(crate) fn has_index(&self, name: &str) -> bool {
+        self.indices.contains_key(name)
+    }
+
     pub(crate) fn kind(&self) -> &Kind {
         &self.kind
     }
@@ -205,14 +256,40 @@ impl<T: Watchable> Watch<T> {
 
     pub(crate) fn id(&self) -> WatchId {
         let ApiResource { api_version, plural, .. } = &self.kind.resource;
-        let what =
-            format!("{api_version} {plural} {:?} {:?} {:?}", self.namespaces, self.labels, self.fields);
+        let scope = if self.kind.is_namespaced { "namespaced" } else { "cluster" };
+        let what = format!(
+            "{api_version} {plural} {scope} {:?} {:?} {:?}",
+            self.namespaces, self.labels, self.fields
+        );
         WatchId { cached: TypeId::of::<T>(), what }
     }
 }
 
-fn joined(selectors: &BTreeSet<String>) -> Option<String> {
-    let all: Vec<&str> = selectors.iter().map(String::as_str).filter(|one| !one.is_empty()).collect();
+/// The requirements of a selector: what stands between its commas, but for those of a set, `tier in (a,b)`, and those that
+/// a backslash makes a part of a value.
+fn requirements(selector: &str) -> Vec<String> {
+    let (mut all, mut one) = (Vec::new(), String::new());
+    let (mut depth, mut is_escaped) = (0_i32, false);
+    for c in selector.chars() {
+        match c {
+            ',' if depth <= 0 && !is_escaped => {
+                all.push(std::mem::take(&mut one));
+                continue;
+            }
+            '(' if !is_escaped => depth += 1,
+            ')' if !is_escaped => depth -= 1,
+            _ => {}
+        }
+        is_escaped = c == '\\' && !is_escaped;
+        one.push(c);
+    }
+    all.push(one);
+    all.retain(|one| !one.is_empty());
+    all
+}
+
+fn joined(requirements: &BTreeSet<String>) -> Option<String> {
+    let all: Vec<&str> = requirements.iter().map(String::as_str).collect();
     (!all.is_empty()).then(|| all.join(","))
 }
 
@@ -225,6 +302,7 @@ impl<T> Clone for Watch<T> {
             fields: self.fields.clone(),
             namespaces: self.namespaces.clone(),
             predicate: self.predicate.clone(),
+            indices: self.indices.clone(),
         }
     }
 }
@@ -297,6 +375,20 @@ mod tests {
         assert_eq!(one.id(), two.id());
         assert_eq!(one.to_string(), "pods with labels a=b,c=d with fields e=f in x, y");
         assert_eq!(one.to_string(), two.to_string());
+    }
+
+    #[test]
+    fn a_selector_is_the_same_in_one_piece_and_in_several() {
+        let one = Watch::<Pod>::new().labels("tier in (b,a), app=web,,").fields(r"a.b=1\,2,c=d");
+        let two = Watch::<Pod>::new().labels("app=web").labels("tier in (b,a)").labels("").fields("c=d");
+        assert_eq!(one.id(), two.fields(r"a.b=1\,2").id());
+        assert_eq!(one.to_string(), r"pods with labels app=web,tier in (b,a) with fields a.b=1\,2,c=d");
+    }
+
+    #[test]
+    fn a_dynamic_kind_in_namespaces_or_in_none_is_another_watch() {
+        let kind = ApiResource::erase::<Pod>(&());
+        assert_ne!(Watch::dynamic(&kind).id(), Watch::dynamic(&kind).cluster_scoped().id());
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod admission;
 mod certificates;
 mod conversion;
 mod managed;
+mod metrics;
 mod serve;
 
 use std::collections::BTreeMap;
@@ -56,6 +57,10 @@ pub use certificates::{CertificateError, Certificates};
 pub use conversion::ConversionError;
 pub use managed::ManagedCertificates;
 
+use self::metrics::WebhookMetrics;
+use self::serve::Webhooks;
+use crate::Metrics;
+
 /// Answers a review, or says why what came is none.
 pub(crate) type Handler = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Value, NotAReview>> + Send + Sync>;
 
@@ -70,6 +75,7 @@ pub struct WebhookServer {
     certificates: Certificates,
     handlers: BTreeMap<String, Handler>,
     env: Env,
+    metrics: Metrics,
 }
 
 impl fmt::Debug for WebhookServer {
@@ -81,12 +87,19 @@ impl fmt::Debug for WebhookServer {
 impl WebhookServer {
     /// A server that answers nothing yet.
     pub fn new(certificates: impl Into<Certificates>) -> WebhookServer {
-        WebhookServer { certificates: certificates.into(), handlers: BTreeMap::new(), env: Env::system() }
+        let (certificates, metrics) = (certificates.into(), Metrics::default());
+        WebhookServer { certificates, handlers: BTreeMap::new(), env: Env::system(), metrics }
     }
 
     /// Where time and tasks come from; the real ones unless set.
     pub fn env(mut self, env: Env) -> WebhookServer {
         self.env = env;
+        self
+    }
+
+    /// Where to count the calls. A manager has them on its page.
+    pub fn metrics(mut self, metrics: &Metrics) -> WebhookServer {
+        self.metrics = metrics.clone();
         self
     }
 
@@ -152,8 +165,12 @@ impl WebhookServer {
         listener: TcpListener,
         shutdown: CancellationToken,
     ) -> Result<(), CertificateError> {
-        let (tls, _reload) = self.certificates.start(&self.env).await?;
-        serve::serve(&self.env, listener, tls, Arc::new(self.handlers), shutdown).await;
+        let started = shutdown.run_until_cancelled(self.certificates.start(&self.env)).await;
+        let Some(started) = started else { return Ok(()) };
+        let (tls, _reload) = started?;
+        let metrics = WebhookMetrics::new(self.metrics, self.env.clone());
+        let webhooks = Webhooks { handlers: self.handlers, metrics };
+        serve::serve(&self.env, listener, tls, webhooks, shutdown).await;
         Ok(())
     }
 }

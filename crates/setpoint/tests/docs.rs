@@ -1,15 +1,23 @@
 //! Every code block of the guides is in a file that is compiled and tested.
 
+#[expect(dead_code, clippy::print_stdout, reason = "it is there to be compiled")]
+#[path = "docs/shop.rs"]
+mod shop;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const GUIDES: [&str; 6] = [
+const GUIDES: [&str; 10] = [
+    "apply.md",
     "first-controller.md",
     "from-sample-controller.md",
     "from-controller-runtime.md",
     "from-kube-rs.md",
     "how-the-loop-works.md",
+    "manager.md",
+    "metrics.md",
     "promises.md",
+    "webhook-certificates.md",
 ];
 
 fn root() -> PathBuf {
@@ -46,6 +54,9 @@ fn sources(folder: &Path, into: &mut Vec<String>) {
 fn rust_blocks_are_excerpts_of_the_examples() {
     let mut files = Vec::new();
     sources(&root().join("examples"), &mut files);
+    sources(&root().join("crates/setpoint/tests/docs"), &mut files);
+    let mut of_kube_rs = Vec::new();
+    sources(&root().join("bench/kube-rs/src"), &mut of_kube_rs);
     let mut checked = 0;
     for guide in GUIDES {
         let text = fs::read_to_string(root().join("docs").join(guide)).unwrap();
@@ -58,6 +69,15 @@ fn rust_blocks_are_excerpts_of_the_examples() {
                 }
                 // What is compared with.
                 "go" => {}
+                "rust kube-rs" => {
+                    let is_there = of_kube_rs.iter().any(|file| file.contains(&block));
+                    assert!(is_there, "{guide}: no file of bench/kube-rs has this block:\n{block}");
+                }
+                "toml" => {
+                    let manifest = root().join("examples/opentelemetry/Cargo.toml");
+                    let is_there = fs::read_to_string(manifest).unwrap().contains(&block);
+                    assert!(is_there, "{guide}: examples/opentelemetry has no such dependencies:\n{block}");
+                }
                 // Commands are run by `cargo xtask real --only samples`.
                 "sh" => {}
                 other => panic!("{guide}: a block in {other:?} is checked by nobody"),

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::Key;
 use super::differences::differences;
 use super::live::Live;
+use super::numbers::Numbered;
 use super::writes::{Outcome, Unknown, Write};
 use crate::facts::FieldChange;
 use crate::informer::{Applied, Observer};
@@ -110,24 +111,34 @@ pub(super) struct Watched<T: Object, Q> {
 struct Places<T, Q> {
     lister: Lister<T>,
     scopes: Vec<Scope>,
-    /// The number of the first scope.
-    first: u32,
+    /// Theirs as long as anybody looks at this: no other cache's meanwhile.
+    numbers: Numbered,
+    /// Whether nobody watches it any more. Who still has the cache must neither hold a key for it, nor undo the release.
+    is_released: Mutex<bool>,
     queue: WorkQueue<Q>,
 }
 
 impl<T: Object, Q: Key> Watched<T, Q> {
-    /// `first` is the number of the first scope as a source of the queue.
-    pub(super) fn new(informer: SharedInformer<T>, queue: WorkQueue<Q>, first: u32) -> Watched<T, Q> {
+    /// The numbers are those of the scopes as sources of the queue.
+    pub(super) fn new(informer: SharedInformer<T>, queue: WorkQueue<Q>, numbers: Numbered) -> Watched<T, Q> {
         let scopes: Vec<Scope> = informer.scopes().cloned().collect();
-        let places = Arc::new(Places { lister: informer.lister(), scopes, first, queue });
+        let (lister, is_released) = (informer.lister(), Mutex::new(false));
+        let places = Arc::new(Places { lister, scopes, numbers, is_released, queue });
         informer.observe(&places);
         Watched { informer, places }
     }
 }
 
 impl<T: Object, Q> Places<T, Q> {
+    /// The scopes with their numbers.
+    fn all(&self) -> impl Iterator<Item = (u32, &Scope)> {
+        (self.numbers.first()..).zip(&self.scopes)
+    }
+
+    /// Where to wait for an object; nowhere when nobody watches it any more.
     fn place_of(&self, key: &ObjectKey) -> Option<(u32, &Scope)> {
-        (self.first..).zip(&self.scopes).find(|(_, scope)| scope.contains(key))
+        let place = self.all().find(|(_, scope)| scope.contains(key));
+        place.filter(|_| !*self.is_released.lock())
     }
 
     fn until_version(&self, key: &ObjectKey, version: &ResourceVersion, is_change: bool) -> Option<Until> {
@@ -153,8 +164,11 @@ impl<T: Object, Q> Places<T, Q> {
 
     /// Whether this has happened; none if it is another cache's.
     fn has_happened(&self, until: &Until) -> Option<bool> {
-        let scope = |source: &u32| self.scopes.get(source.checked_sub(self.first)? as usize);
+        let scope = |source: &u32| self.scopes.get(source.checked_sub(self.numbers.first())? as usize);
         match until {
+            Until::Version { source, .. } | Until::Gone { source, .. } if *self.is_released.lock() => {
+                scope(source).map(|_| true)
+            }
             Until::Version { source, version, .. } => Some(self.has_reached(scope(source)?, *version)),
             Until::Gone { source, what, after } => {
                 Some(self.has_reached(scope(source)?, *after) && !self.has(what))
@@ -165,10 +179,12 @@ impl<T: Object, Q> Places<T, Q> {
 
 impl<T: Object, Q: Key> Observer<T> for Places<T, Q> {
     fn applied(&self, batch: &Applied<'_, T>) {
-        let Some((source, _)) = (self.first..).zip(&self.scopes).find(|(_, scope)| *scope == batch.scope)
-        else {
+        let Some((source, _)) = self.all().find(|(_, scope)| *scope == batch.scope) else { return };
+        // Until the end: once released, it is not gone back to an earlier version.
+        let is_released = self.is_released.lock();
+        if *is_released {
             return;
-        };
+        }
         if batch.is_list && !is_kept(Promise::Lists) {
             self.queue.advance(source, Some(u128::MAX), false);
         }
@@ -281,7 +297,8 @@ impl<T: Watchable, Q: Key> Cache for Watched<T, Q> {
     }
 
     fn release(&self) {
-        for (source, _) in (self.places.first..).zip(&self.places.scopes) {
+        *self.places.is_released.lock() = true;
+        for (source, _) in self.places.all() {
             // It stays so until the number is another cache's: who is to be held for it from now on is not.
             self.places.queue.advance(source, Some(u128::MAX), false);
             self.places.queue.gone(source, &self.places.queue.awaited(source));

@@ -32,7 +32,7 @@ pub(super) struct Shared {
     pub(super) watches: Box<dyn Any + Send + Sync>,
     pub(super) state: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) env: Env,
-    pub(super) shutdown: CancellationToken,
+    pub(super) stopping: CancellationToken,
     /// What came of writes, whichever worker made them.
     pub(super) memory: Memory,
 }
@@ -123,9 +123,9 @@ impl Context {
         &self.shared.env
     }
 
-    /// Cancelled when the controller stops: a reconcile that takes long should mind it.
-    pub fn shutdown(&self) -> &CancellationToken {
-        &self.shared.shutdown
+    /// Cancelled when the controller is told to stop: a reconcile that takes long should mind it.
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.shared.stopping
     }
 
     /// The controller's name.

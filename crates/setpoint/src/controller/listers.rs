@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use parking_lot::RwLock;
 
 use crate::watch::{Watch, WatchId};
-use crate::{Lister, Object};
+use crate::{Lister, Object, ObjectKey};
 
 /// There is no such cache to read, or more than one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,11 @@ struct Entry {
     id: WatchId,
     watch: String,
     lister: Box<dyn Any + Send + Sync>,
+    index_keys: Box<IndexKeys>,
 }
+
+/// The keys that an index has under a value.
+type IndexKeys = dyn Fn(&str, &str) -> Vec<ObjectKey> + Send + Sync;
 
 impl Entry {
     fn of<T: Object>(&self) -> Option<&Lister<T>> {
@@ -63,7 +67,18 @@ impl Entry {
 impl Listers {
     pub(super) fn add<T: Object>(&self, (id, watch): (WatchId, String), lister: Lister<T>) {
         let mut all = self.0.write();
-        all.entry(TypeId::of::<T>()).or_default().push(Entry { id, watch, lister: Box::new(lister) });
+        let indexed = lister.clone();
+        let index_keys =
+            Box::new(move |name: &str, value: &str| indexed.index_keys(name, value).unwrap_or_default());
+        let entry = Entry { id, watch, lister: Box::new(lister), index_keys };
+        all.entry(TypeId::of::<T>()).or_default().push(entry);
+    }
+
+    /// The keys that an index of a watch's cache has under a value; none before there is such a cache.
+    pub(super) fn index_keys(&self, id: &WatchId, name: &str, value: &str) -> Vec<ObjectKey> {
+        let all = self.0.read();
+        let found = all.values().flatten().find(|entry| entry.id == *id);
+        found.map(|entry| (entry.index_keys)(name, value)).unwrap_or_default()
     }
 
     /// Removes one of a watch; there may be another of the same.

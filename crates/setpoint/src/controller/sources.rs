@@ -2,9 +2,9 @@
 //! beginning, others come and go while it runs.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
@@ -16,35 +16,53 @@ use super::caches::{Cache, Caches, Watched};
 use super::enqueue::{Enqueue, MapFn, Rule};
 use super::intake::Intake;
 use super::listers::Listers;
+use super::numbers::{Numbered, Numbers};
 use crate::factory::Lease;
 use crate::facts::CacheName;
 use crate::watch::{Change, Watch, WatchId, Watchable};
 use crate::workqueue::SourceNames;
 use crate::{
-    CacheSyncError, HandlerOptions, Lister, Object, Registration, SharedInformer, SharedInformerFactory,
-    WorkQueue,
+    CacheSyncError, HandlerOptions, IndexError, Lister, Object, ObjectKey, Registration, SharedInformer,
+    SharedInformerFactory, WorkQueue,
 };
 
 /// After so many objects a replay lets others run.
 const OBJECTS_A_TURN: usize = 64;
 
 /// A watch of a controller that does not run yet.
-pub(super) struct Source<Q>(Box<Attach<Q>>);
+pub(super) struct Declared<Q>(Box<Attach<Q>>);
 
 /// Adds it to the watches of a controller.
-type Attach<Q> = dyn FnOnce(&Sources<Q>) -> Arc<Attached<Q>> + Send;
+type Attach<Q> = dyn FnOnce(&Sources<Q>) -> Result<Arc<Attached<Q>>, IndexError> + Send;
 
-impl<Q: Key> Source<Q> {
+impl<Q: Key> Declared<Q> {
     /// Without a map, what changes causes no reconcile.
-    pub(super) fn new<T: Watchable>(watch: Watch<T>, map: Option<MapFn<T, Q>>) -> Source<Q> {
-        Source(Box::new(move |sources| {
+    pub(super) fn new<T: Watchable>(watch: Watch<T>, map: Option<MapFn<T, Q>>) -> Declared<Q> {
+        Declared(Box::new(move |sources| {
             let informer = sources.factory.informer_of(&watch);
             sources.attach(&watch, map, informer, None)
         }))
     }
 
-    pub(super) fn attach(self, sources: &Sources<Q>) -> Arc<Attached<Q>> {
+    pub(super) fn attach(self, sources: &Sources<Q>) -> Result<Arc<Attached<Q>>, IndexError> {
         (self.0)(sources)
+    }
+}
+
+impl Declared<ObjectKey> {
+    /// What changes concerns the objects of another watch of the controller that have its key in an index.
+    pub(super) fn of_referred<T: Watchable>(
+        watch: Watch<T>,
+        by: WatchId,
+        index: String,
+    ) -> Declared<ObjectKey> {
+        Declared(Box::new(move |sources| {
+            let listers = sources.listers.clone();
+            let map: MapFn<T, ObjectKey> =
+                Arc::new(move |object| listers.index_keys(&by, &index, &object.key().to_string()));
+            let informer = sources.factory.informer_of(&watch);
+            sources.attach(&watch, Some(map), informer, None)
+        }))
     }
 }
 
@@ -59,28 +77,10 @@ pub(super) struct Sources<Q> {
     pub(super) caches: Arc<Caches>,
     pub(super) listers: Arc<Listers>,
     pub(super) names: SourceNames,
-    pub(super) numbers: Mutex<Numbers>,
+    pub(super) numbers: Numbers,
     pub(super) attached: Mutex<Vec<Arc<Attached<Q>>>>,
     /// Those that came while it runs.
     pub(super) added: Mutex<BTreeMap<WatchId, Arc<Attached<Q>>>>,
-}
-
-/// The numbers of the sources that keys can be held for. Those of what is gone are used again.
-#[derive(Default)]
-pub(super) struct Numbers {
-    next: u32,
-    free: Vec<Range<u32>>,
-}
-
-impl Numbers {
-    fn take(&mut self, count: u32) -> Range<u32> {
-        if let Some(at) = self.free.iter().position(|range| range.end - range.start == count) {
-            return self.free.swap_remove(at);
-        }
-        let first = self.next;
-        self.next += count;
-        first..self.next
-    }
 }
 
 /// A kind that is being watched.
@@ -92,7 +92,8 @@ pub(super) struct Attached<Q> {
     handler: Mutex<Option<Registration>>,
     has_heard: Option<watch::Receiver<bool>>,
     replay: Option<Box<dyn Replay<Q>>>,
-    numbers: Range<u32>,
+    /// How many wait until it has synced.
+    pub(super) waiting: AtomicUsize,
     /// Of one that came while the controller runs. It goes last; then the cache goes too, if nobody else has it.
     _lease: Option<Lease>,
 }
@@ -111,7 +112,11 @@ impl<Q> Attached<Q> {
 
 impl<Q: Key> Sources<Q> {
     /// Watches for as long as what comes back is attached.
-    pub(super) fn lease<T: Watchable>(&self, watch: &Watch<T>, map: Option<MapFn<T, Q>>) -> Arc<Attached<Q>> {
+    pub(super) fn lease<T: Watchable>(
+        &self,
+        watch: &Watch<T>,
+        map: Option<MapFn<T, Q>>,
+    ) -> Result<Arc<Attached<Q>>, IndexError> {
         let (informer, lease) = self.factory.lease(watch);
         self.attach(watch, map, informer, Some(lease))
     }
@@ -123,7 +128,10 @@ impl<Q: Key> Sources<Q> {
         map: Option<MapFn<T, Q>>,
         informer: SharedInformer<T>,
         lease: Option<Lease>,
-    ) -> Arc<Attached<Q>> {
+    ) -> Result<Arc<Attached<Q>>, IndexError> {
+        for (name, function) in watch.indices() {
+            informer.ensure_index(name, function)?;
+        }
         let lister = informer.lister();
         let rule = map.map(|map| Arc::new(Rule { map, predicate: watch.predicate().clone() }));
         let registration = rule.clone().map(|rule| self.add_handler(&informer, rule));
@@ -135,14 +143,14 @@ impl<Q: Key> Sources<Q> {
             has_heard: registration.as_ref().map(Registration::synced),
             handler: Mutex::new(registration),
             replay: rule.map(|rule| -> Box<dyn Replay<Q>> { Box::new(Cached { rule, lister }) }),
-            cache: Arc::new(Watched::new(informer, self.queue.clone(), numbers.start)),
-            numbers,
+            cache: Arc::new(Watched::new(informer, self.queue.clone(), numbers)),
+            waiting: AtomicUsize::new(0),
             _lease: lease,
         };
         attached.cache.start();
         let attached = Arc::new(attached);
         self.attached.lock().push(attached.clone());
-        attached
+        Ok(attached)
     }
 
     fn add_handler<T: Watchable>(&self, informer: &SharedInformer<T>, rule: Arc<Rule<T, Q>>) -> Registration {
@@ -157,12 +165,12 @@ impl<Q: Key> Sources<Q> {
     }
 
     /// The numbers of an informer's scopes as sources of the queue.
-    fn number<T: Object>(&self, informer: &SharedInformer<T>) -> Range<u32> {
+    fn number<T: Object>(&self, informer: &SharedInformer<T>) -> Numbered {
         let new: Vec<CacheName> =
             informer.scopes().map(|scope| CacheName::new(informer.name(), scope)).collect();
-        let numbers = self.numbers.lock().take(new.len() as u32);
+        let numbers = self.numbers.take(new.len() as u32);
         let mut names = self.names.write();
-        for (number, name) in numbers.clone().zip(new) {
+        for (number, name) in numbers.range().zip(new) {
             match names.get_mut(number as usize) {
                 Some(old) => *old = name,
                 None => names.push(name),
@@ -179,9 +187,13 @@ impl<Q: Key> Sources<Q> {
     }
 
     /// Waits until all of these have synced, and says which ones have not in time.
-    pub(super) async fn sync(&self, these: &[Arc<Attached<Q>>]) -> Result<(), CacheSyncError> {
+    pub(super) async fn sync(
+        &self,
+        these: &[Arc<Attached<Q>>],
+        limit: Duration,
+    ) -> Result<(), CacheSyncError> {
         let synced = join_all(these.iter().map(|attached| attached.wait_for_sync()));
-        if tokio::time::timeout(self.sync_limit, synced).await.is_ok() {
+        if tokio::time::timeout(limit, synced).await.is_ok() {
             return Ok(());
         }
         let late = these.iter().filter_map(|attached| {
@@ -202,7 +214,6 @@ impl<Q: Key> Sources<Q> {
             handler.remove().await;
         }
         attached.cache.release();
-        self.numbers.lock().free.push(attached.numbers.clone());
     }
 
     /// The keys that the cached objects concern, watch by watch.
@@ -249,18 +260,5 @@ impl<T: Object, Q: Key> Replay<Q> for Cached<T, Q> {
             keys.dedup();
             keys
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_numbers_of_what_is_gone_are_used_again() {
-        let mut numbers = Numbers::default();
-        assert_eq!((numbers.take(1), numbers.take(2), numbers.take(1)), (0..1, 1..3, 3..4));
-        numbers.free.push(0..1);
-        assert_eq!((numbers.take(2), numbers.take(1), numbers.take(1)), (4..6, 0..1, 6..7));
     }
 }

@@ -11,8 +11,9 @@ use super::detector::Detector;
 use super::intake::Intake;
 use super::listers::Listers;
 use super::metrics::ControllerMetrics;
+use super::numbers::Numbers;
 use super::prepared::Ready;
-use super::sources::{Attached, Numbers, Sources};
+use super::sources::{Attached, Sources};
 use super::worker::{self, Work};
 use super::{Controller, ControllerError, Key, Prepared, Runtime, Shift, Watches};
 use crate::Recorder;
@@ -37,6 +38,9 @@ impl<Q: Key> Controller<Q> {
         if self.owns_something && self.primary.is_none() {
             return Err(ControllerError::NoKind { controller: self.name });
         }
+        if let Some(source) = self.without_index {
+            return Err(ControllerError::Index { controller: self.name, source });
+        }
         let metrics = ControllerMetrics::new(&runtime.metrics, &self.name, self.workers);
         let (name, measured, called) = (self.name.clone(), metrics.clone(), self.called);
         let on_release = move |released| worker::released(&measured, &name, called, &released);
@@ -58,11 +62,14 @@ impl<Q: Key> Controller<Q> {
             caches: Arc::new(Caches::default()),
             listers: Arc::new(Listers::default()),
             names: source_names,
-            numbers: Mutex::new(Numbers::default()),
+            numbers: Numbers::default(),
             attached: Mutex::default(),
             added: Mutex::default(),
         });
-        let attached: Vec<_> = self.sources.into_iter().map(|source| source.attach(&sources)).collect();
+        let attached: Result<Vec<_>, _> =
+            self.sources.into_iter().map(|source| source.attach(&sources)).collect();
+        let attached =
+            attached.map_err(|source| ControllerError::Index { controller: self.name.clone(), source })?;
         attached.iter().for_each(|attached| sources.publish(attached));
         if !wait_for_caches(&sources, &attached, &runtime.shutdown).await? {
             return Ok(None);
@@ -82,7 +89,7 @@ impl<Q: Key> Controller<Q> {
             watches: Box::new(watches),
             state: self.state,
             env: runtime.env.clone(),
-            shutdown: runtime.shutdown.clone(),
+            stopping: runtime.shutdown.clone(),
             memory: Memory::default(),
         };
         let work = Arc::new(Work {
@@ -119,7 +126,7 @@ async fn wait_for_caches<Q: Key>(
     let synced = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(false),
-        synced = sources.sync(attached) => synced,
+        synced = sources.sync(attached, sources.sync_limit) => synced,
     };
     let controller = sources.controller.clone();
     synced.map(|()| true).map_err(|source| ControllerError::CacheSync { controller, source })

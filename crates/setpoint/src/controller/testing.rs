@@ -104,14 +104,18 @@ impl Context {
 }
 
 impl TestContext {
-    /// A cache of these objects, as [`Context::lister`] and [`Context::lister_of`] read it. The server may have others: so
-    /// a test can say what the reconcile sees while its cache is behind.
+    /// A cache of these objects, with the indices of the watch, as [`Context::lister`] and [`Context::lister_of`] read it. The
+    /// server may have others: so a test can say what the reconcile sees while its cache is behind.
     pub fn cached<T: Watchable>(
         self,
         watch: impl IntoWatch<T>,
         objects: impl IntoIterator<Item = T>,
     ) -> TestContext {
         let (watch, indexer) = (watch.into_watch(), Indexer::from_box(Box::new(MapStore::default())));
+        for (name, function) in watch.indices() {
+            // A name that is taken keeps a controller from starting; here there is none.
+            let _taken = indexer.ensure_index(name, function);
+        }
         indexer.write(|writer| {
             for object in objects.into_iter().filter_map(Held::named) {
                 writer.put(object);
@@ -178,7 +182,7 @@ impl TestContext {
             watches: Box::new(watches),
             state: self.state.clone(),
             env: self.env.clone(),
-            shutdown: CancellationToken::new(),
+            stopping: CancellationToken::new(),
             memory: Memory::default(),
         };
         let noted = Noted { server: self.server.clone(), log: self.log.clone() };

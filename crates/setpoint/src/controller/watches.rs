@@ -1,6 +1,9 @@
 //! Watches that come and go while a controller runs.
 
+use std::collections::btree_map::Entry;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -8,7 +11,7 @@ use super::enqueue::MapFn;
 use super::sources::{Attached, Sources};
 use super::{Key, owner_map};
 use crate::watch::{IntoWatch, Kind, Watch, Watchable};
-use crate::{CacheSyncError, Held, ObjectKey};
+use crate::{CacheSyncError, Held, IndexError, ObjectKey};
 
 /// The watches of a controller that runs, to add to and to take from: for operators of kinds that users make.
 ///
@@ -16,8 +19,13 @@ use crate::{CacheSyncError, Held, ObjectKey};
 /// [`Controller::watches_handle`](super::Controller::watches_handle) before it runs. A cache starts with its first user,
 /// and goes with the last one.
 ///
+/// To add a watch takes until its first list is there, and a reconcile that waits keeps its worker. Let it wait for seconds
+/// ([`Watches::sync_limit`]) where the kind may be one that cannot be listed, and try again later.
+///
 /// ```
 /// # use setpoint::kube::core::DynamicObject;
+/// use std::time::Duration;
+///
 /// use setpoint::client::find_resource;
 /// use setpoint::{Action, Context, ObjectKey, ReconcileError, Watch};
 ///
@@ -28,7 +36,8 @@ use crate::{CacheSyncError, Held, ObjectKey};
 ///     };
 ///     let all = Watch::dynamic(&kind);
 ///     let this = key.clone();
-///     cx.watches()?.watches(&all, move |_: &DynamicObject| vec![this.clone()]).await?;
+///     let watches = cx.watches()?.sync_limit(Duration::from_secs(5));
+///     watches.watches(&all, move |_: &DynamicObject| vec![this.clone()]).await?;
 ///     println!("{} of them", cx.lister_of(&all)?.len());
 ///     Ok(Action::done())
 /// }
@@ -36,11 +45,13 @@ use crate::{CacheSyncError, Held, ObjectKey};
 pub struct Watches<Q = ObjectKey> {
     sources: watch::Receiver<Weak<Sources<Q>>>,
     primary: Option<Arc<Kind>>,
+    sync_limit: Option<Duration>,
 }
 
 impl<Q> Clone for Watches<Q> {
     fn clone(&self) -> Watches<Q> {
-        Watches { sources: self.sources.clone(), primary: self.primary.clone() }
+        let (sources, primary) = (self.sources.clone(), self.primary.clone());
+        Watches { sources, primary, sync_limit: self.sync_limit }
     }
 }
 
@@ -57,6 +68,12 @@ pub enum WatchError {
     /// The first list did not come in time. Nothing was added.
     #[error("the watch was not added")]
     CacheSync(#[from] CacheSyncError),
+    /// An index of it has the name of another one of the same cache. Nothing was added.
+    #[error("the watch was not added")]
+    Index(#[from] IndexError),
+    /// Somebody [removed](Watches::remove) it before its first list came.
+    #[error("the watch was removed while it was added")]
+    Removed,
     /// The controller does not run any more.
     #[error("the controller has ended")]
     Ended,
@@ -69,7 +86,15 @@ pub enum WatchError {
 
 impl<Q: Key> Watches<Q> {
     pub(super) fn new(sources: watch::Receiver<Weak<Sources<Q>>>, primary: Option<Kind>) -> Watches<Q> {
-        Watches { sources, primary: primary.map(Arc::new) }
+        Watches { sources, primary: primary.map(Arc::new), sync_limit: None }
+    }
+
+    /// The same, where the first list of what is added here may take this long, instead of what
+    /// [`Controller::sync_limit`](super::Controller::sync_limit) says.
+    #[must_use]
+    pub fn sync_limit(mut self, limit: Duration) -> Watches<Q> {
+        self.sync_limit = Some(limit);
+        self
     }
 
     /// Reconciles the keys that `map` names when an object changes, as [`Controller::watches`](super::Controller::watches)
@@ -105,27 +130,36 @@ impl<Q: Key> Watches<Q> {
 
     async fn add<T: Watchable>(&self, watch: Watch<T>, map: Option<MapFn<T, Q>>) -> Result<(), WatchError> {
         let sources = self.sources().await?;
-        let attached: Arc<Attached<Q>> = {
+        let (attached, waiting) = {
             let mut added = sources.added.lock();
-            added.entry(watch.id()).or_insert_with(|| sources.lease(&watch, map)).clone()
-        };
-        if let Err(late) = sources.sync(std::slice::from_ref(&attached)).await {
-            let removed = {
-                let mut added = sources.added.lock();
-                let is_same = added.get(&watch.id()).is_some_and(|other| Arc::ptr_eq(other, &attached));
-                if is_same { added.remove(&watch.id()) } else { None }
+            let attached = match added.entry(watch.id()) {
+                Entry::Occupied(there) => there.get().clone(),
+                Entry::Vacant(place) => place.insert(sources.lease(&watch, map)?).clone(),
             };
-            if let Some(attached) = removed {
-                sources.detach(attached).await;
+            let waiting = Waiting::new(attached.clone());
+            (attached, waiting)
+        };
+        let limit = self.sync_limit.unwrap_or(sources.sync_limit);
+        let synced = sources.sync(std::slice::from_ref(&attached), limit).await;
+        let removed = {
+            let mut added = sources.added.lock();
+            let is_there = added.get(&watch.id()).is_some_and(|other| Arc::ptr_eq(other, &attached));
+            // Others may wait longer.
+            let is_last = waiting.end();
+            match (is_there, synced.is_ok()) {
+                (true, true) => {
+                    sources.publish(&attached);
+                    return Ok(());
+                }
+                (true, false) if is_last => added.remove(&watch.id()),
+                _ => None,
             }
-            return Err(late.into());
+        };
+        if let Some(attached) = removed {
+            sources.detach(attached).await;
         }
-        let added = sources.added.lock();
-        // Somebody may have taken it away meanwhile.
-        if added.get(&watch.id()).is_some_and(|other| Arc::ptr_eq(other, &attached)) {
-            sources.publish(&attached);
-        }
-        Ok(())
+        synced?;
+        Err(WatchError::Removed)
     }
 
     /// The sources of the controller, when it runs.
@@ -133,6 +167,27 @@ impl<Q: Key> Watches<Q> {
         let mut sources = self.sources.clone();
         let begun = sources.wait_for(|sources| sources.strong_count() > 0).await;
         begun.ok().and_then(|sources| sources.upgrade()).ok_or(WatchError::Ended)
+    }
+}
+
+/// Somebody who waits until a watch has synced.
+struct Waiting<Q>(Arc<Attached<Q>>);
+
+impl<Q> Waiting<Q> {
+    fn new(attached: Arc<Attached<Q>>) -> Waiting<Q> {
+        attached.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(attached)
+    }
+
+    /// Says whether it was the last one.
+    fn end(self) -> bool {
+        self.0.waiting.load(Ordering::Relaxed) == 1
+    }
+}
+
+impl<Q> Drop for Waiting<Q> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

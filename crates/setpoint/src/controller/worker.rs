@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::caches::{Caches, until_seen};
+use super::caches::{Cache, Caches, until_seen};
 use super::context::{Context, Shared};
 use super::detector::{Detector, Loop};
 use super::live::until_known;
@@ -106,9 +106,10 @@ pub(super) async fn run<Q: Key>(
             item.done();
             continue;
         }
-        let (until, unknown) = until_seen(&work.caches.now(), writes);
+        let caches = work.caches.now();
+        let (until, unknown) = until_seen(&caches, writes);
         if unknown.is_empty() {
-            hold(&work, item, until, work.catch_up_limit);
+            hold(&caches, item, until, work.catch_up_limit);
         } else {
             asking.retain(|task| !task.is_finished());
             let asked = ask(work.clone(), client.clone(), item, until, unknown);
@@ -191,13 +192,13 @@ fn result_of(result: &Result<Action, ReconcileError>) -> ReconcileResult {
     }
 }
 
-/// Lets the queue hold a key.
-fn hold<Q: Key>(work: &Work<Q>, item: Item<Q>, until: Vec<Until>, limit: Duration) {
+/// Lets the queue hold a key for something in these caches.
+fn hold<Q: Key>(caches: &[Arc<dyn Cache>], item: Item<Q>, until: Vec<Until>, limit: Duration) {
     let until = newest_of_each(until);
     let has_gone = until.iter().any(|until| matches!(until, Until::Gone { .. }));
     let awaited = if has_gone { until.clone() } else { Vec::new() };
     item.hold(until, limit);
-    work.caches.now().iter().for_each(|cache| cache.settle(&awaited));
+    caches.iter().for_each(|cache| cache.settle(&awaited));
 }
 
 /// Of several versions of one source, the newest is enough to wait for, and the first change to look for.
@@ -239,7 +240,7 @@ async fn ask<Q: Key>(
     match timeout(work.catch_up_limit, until_known(&caches, &client, &unknown)).await {
         Ok(known) => {
             until.extend(known);
-            hold(&work, item, until, work.catch_up_limit.saturating_sub(started.elapsed()));
+            hold(&caches, item, until, work.catch_up_limit.saturating_sub(started.elapsed()));
         }
         Err(_) => {
             caught_up(&work.metrics, &work.context.name, &(work.called)(&item), started.elapsed(), true);

@@ -32,7 +32,7 @@ pub enum EventType {
 
 /// Who reports.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Source {
+pub(super) struct Reporter {
     pub(super) controller: String,
     pub(super) instance: String,
 }

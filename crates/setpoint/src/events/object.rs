@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time
 use serde_json::{Value, json};
 
 use super::correlate::Series;
-use super::event::Source;
+use super::event::Reporter;
 
 /// The API that Events are written to. The server shows them in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ fn action(series: &Series) -> Option<String> {
 }
 
 /// An Event of `events.k8s.io/v1`.
-pub(super) fn events_v1(series: &Series, source: &Source) -> events::v1::Event {
+pub(super) fn events_v1(series: &Series, source: &Reporter) -> events::v1::Event {
     let event = &series.event;
     let is_series = series.count > 1;
     let repeats = events::v1::EventSeries { count: series.count, last_observed_time: MicroTime(series.last) };
@@ -57,7 +57,7 @@ pub(super) fn events_v1(series: &Series, source: &Source) -> events::v1::Event {
 }
 
 /// An Event of `v1`.
-pub(super) fn core_v1(series: &Series, source: &Source) -> core::v1::Event {
+pub(super) fn core_v1(series: &Series, source: &Reporter) -> core::v1::Event {
     let event = &series.event;
     core::v1::Event {
         metadata: metadata(series),

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::correlate::{Correlator, Series, SeriesKey};
-use super::event::{Event, Source};
+use super::event::{Event, Reporter};
 use super::object::{EventApi, core_v1, events_v1, namespace, patch};
 use crate::Metrics;
 use crate::metrics::{Counter, names};
@@ -62,7 +62,7 @@ struct Counters {
 }
 
 impl Queue {
-    pub(super) fn new(source: Source, env: Env, metrics: &Metrics, capacity: usize) -> Queue {
+    pub(super) fn new(source: Reporter, env: Env, metrics: &Metrics, capacity: usize) -> Queue {
         let state = State {
             correlator: Correlator::new(),
             order: VecDeque::new(),
@@ -225,14 +225,14 @@ impl Failure {
 pub(super) struct Writer {
     client: Client,
     api: EventApi,
-    source: Source,
+    source: Reporter,
     env: Env,
     /// Which Events the server has, as far as we know.
     stored: Mutex<BTreeSet<SeriesKey>>,
 }
 
 impl Writer {
-    pub(super) fn new(client: Client, api: EventApi, source: Source, env: Env) -> Writer {
+    pub(super) fn new(client: Client, api: EventApi, source: Reporter, env: Env) -> Writer {
         Writer { client, api, source, env, stored: Mutex::default() }
     }
 

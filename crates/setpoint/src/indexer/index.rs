@@ -2,6 +2,7 @@
 
 mod bucket;
 
+use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use self::bucket::Bucket;
 use crate::store::FixedMap;
 use crate::{Object, ObjectKey, Slot};
 
-pub(super) type IndexFn<T> = Arc<dyn Fn(&T) -> Vec<String> + Send + Sync>;
+pub(crate) type IndexFn<T> = Arc<dyn Fn(&T) -> Vec<String> + Send + Sync>;
 
 /// Slots by value; those of a value ordered by key, so that what is read does not depend on the order of events.
 #[derive(Default)]
@@ -61,6 +62,8 @@ impl Buckets {
 
 /// An index that a user has added.
 pub(super) struct Index<T> {
+    /// Tells its function from others.
+    pub(super) origin: TypeId,
     function: IndexFn<T>,
     pub(super) buckets: Buckets,
     /// The values under which the object of a slot is found now. So an object that was replaced need not be
@@ -88,8 +91,8 @@ impl Values {
 }
 
 impl<T: Object> Index<T> {
-    pub(super) fn new(function: IndexFn<T>) -> Index<T> {
-        Index { function, buckets: Buckets::default(), values: Vec::new() }
+    pub(super) fn new(origin: TypeId, function: IndexFn<T>) -> Index<T> {
+        Index { origin, function, buckets: Buckets::default(), values: Vec::new() }
     }
 
     /// Takes every object out.

@@ -73,6 +73,7 @@ pub(super) async fn serve_webhooks(
     stopping: CancellationToken,
 ) -> Result<BoxFuture<'static, Result<(), ManagerError>>, ManagerError> {
     let listener = listen(address, "webhooks").await?;
-    let serving = runtime.env.spawn(server.env(runtime.env.clone()).serve(listener, stopping));
+    let server = server.env(runtime.env.clone()).metrics(&runtime.metrics);
+    let serving = runtime.env.spawn(server.serve(listener, stopping));
     Ok(Box::pin(async move { Ok(serving.await.map_err(ManagerError::Panicked)??) }))
 }

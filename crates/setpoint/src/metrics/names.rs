@@ -33,6 +33,9 @@ const QUEUED: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10
 /// Those of client-go's requests.
 const REQUESTS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
+/// Those that Prometheus' libraries have unless told otherwise, and so those of controller-runtime's webhooks.
+const WEBHOOKS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
 macro_rules! descriptions {
     ($($constant:ident $kind:expr, $name:literal $labels:expr, $help:literal;)*) => {
         $(pub(crate) const $constant: &Description =
@@ -70,6 +73,16 @@ descriptions! {
         "Writes that changed nothing.";
     REASONS Counter, "setpoint_controller_reasons_total" ["controller", "resource", "cause"],
         "Reconciles by what they were for; one with several reasons counts for each.";
+    WEBHOOK_REQUESTS Counter, "controller_runtime_webhook_requests_total" ["webhook", "code"],
+        "Calls of webhooks by path and HTTP status code.";
+    WEBHOOK_LATENCY Histogram(WEBHOOKS), "controller_runtime_webhook_latency_seconds" ["webhook", "code"],
+        "How long calls of webhooks took.";
+    WEBHOOK_IN_FLIGHT Gauge, "controller_runtime_webhook_requests_in_flight" ["webhook"],
+        "Calls of webhooks that are being answered.";
+    WEBHOOK_ANSWERS Counter, "controller_runtime_webhook_admission_responses_total" ["webhook", "allowed", "admission_code"],
+        "Admission reviews by whether they allow the request, and by the code that they give for it.";
+    WEBHOOK_PANICS Counter, "controller_runtime_webhook_panics_total" [],
+        "Calls of webhooks whose handler panicked.";
     QUEUE_DEPTH Gauge, "workqueue_depth" ["name"],
         "Keys that want to be processed.";
     QUEUE_ADDS Counter, "workqueue_adds_total" ["name"],

@@ -16,7 +16,7 @@ pub struct ReflectorError {
     /// How much of it was listed or watched.
     pub scope: Scope,
     /// What happened.
-    pub failure: Failure,
+    pub failure: ReflectorFailure,
 }
 
 fn in_namespace(scope: &Scope) -> String {
@@ -26,7 +26,7 @@ fn in_namespace(scope: &Scope) -> String {
 /// What can go wrong with a list or a watch.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum ReflectorFailure {
     /// The request did not reach a server, or came back without an answer.
     #[error("no answer: {0}")]
     Connection(String),
@@ -107,36 +107,36 @@ pub(super) fn excerpt(bytes: &[u8]) -> String {
     }
 }
 
-impl Failure {
+impl ReflectorFailure {
     /// The failure that a Status object reports.
-    pub(super) fn from_status(status: Status, retry_after: Option<Duration>) -> Failure {
+    pub(super) fn from_status(status: Status, retry_after: Option<Duration>) -> ReflectorFailure {
         let too_large = is_too_large(&status);
         let code = status.code.and_then(|code| u16::try_from(code).ok()).unwrap_or_default();
         let reason = if too_large { TOO_LARGE.to_owned() } else { status.reason.unwrap_or_default() };
         let asked = status.details.and_then(|details| details.retry_after_seconds);
         let asked = asked.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
         let retry_after = retry_after.or(asked.map(Duration::from_secs));
-        Failure::Refused { code, reason, message: status.message.unwrap_or_default(), retry_after }
+        ReflectorFailure::Refused { code, reason, message: status.message.unwrap_or_default(), retry_after }
     }
 
     /// What the table of recoveries needs to know of it.
     pub(super) fn class(&self) -> Class {
         match self {
-            Failure::Connection(_) => Class::Unreachable,
-            Failure::Broken(_) | Failure::CutOff(_) => Class::Broken,
-            Failure::Refused { code, reason, .. } => class_of_refusal(*code, reason),
-            Failure::Malformed { .. } | Failure::Object { .. } => Class::Malformed,
-            Failure::WrongKind { .. } | Failure::NoResourceVersion => Class::BadList,
-            Failure::WentBack { .. } => Class::WentBack,
-            Failure::Silent(_) => Class::Silent,
-            Failure::ShortWatch => Class::EndedEarly,
-            Failure::EndlessList(_) => Class::Endless,
+            ReflectorFailure::Connection(_) => Class::Unreachable,
+            ReflectorFailure::Broken(_) | ReflectorFailure::CutOff(_) => Class::Broken,
+            ReflectorFailure::Refused { code, reason, .. } => class_of_refusal(*code, reason),
+            ReflectorFailure::Malformed { .. } | ReflectorFailure::Object { .. } => Class::Malformed,
+            ReflectorFailure::WrongKind { .. } | ReflectorFailure::NoResourceVersion => Class::BadList,
+            ReflectorFailure::WentBack { .. } => Class::WentBack,
+            ReflectorFailure::Silent(_) => Class::Silent,
+            ReflectorFailure::ShortWatch => Class::EndedEarly,
+            ReflectorFailure::EndlessList(_) => Class::Endless,
         }
     }
 
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Failure::Refused { retry_after, .. } => *retry_after,
+            ReflectorFailure::Refused { retry_after, .. } => *retry_after,
             _ => None,
         }
     }
@@ -147,7 +147,7 @@ impl Failure {
             Class::Expired => "expired",
             Class::TooLarge => "too_large",
             Class::WentBack => "went_back",
-            _ if matches!(self, Failure::Refused { .. }) => "refused",
+            _ if matches!(self, ReflectorFailure::Refused { .. }) => "refused",
             _ => "failure",
         }
     }

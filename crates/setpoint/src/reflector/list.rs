@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 
-use super::error::Failure;
+use super::error::ReflectorFailure;
 use super::scan::{Place, skip_space};
 
 /// Takes the bytes of a list apart. Only the item that is arriving is held.
@@ -120,10 +120,10 @@ impl ListScanner {
     }
 
     /// What the list said about itself.
-    pub(super) fn finish(self) -> Result<Envelope, Failure> {
+    pub(super) fn finish(self) -> Result<Envelope, ReflectorFailure> {
         match self.state {
             State::End => Ok(self.envelope),
-            _ => Err(Failure::CutOff("a list")),
+            _ => Err(ReflectorFailure::CutOff("a list")),
         }
     }
 
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     /// Feeds `text` in chunks of `size`, and gives the items and the envelope.
-    fn scan(text: &str, size: usize) -> Result<(Vec<String>, Result<Envelope, Failure>), NotAList> {
+    fn scan(text: &str, size: usize) -> Result<(Vec<String>, Result<Envelope, ReflectorFailure>), NotAList> {
         let mut scanner = ListScanner::default();
         let mut items = Vec::new();
         for chunk in text.as_bytes().chunks(size) {
@@ -225,7 +225,7 @@ mod tests {
         #[test]
         fn a_list_that_is_cut_off_has_no_envelope(end in 0..TYPED.len()) {
             let envelope = scan(&TYPED[..end], 7).unwrap().1;
-            prop_assert!(matches!(envelope, Err(Failure::CutOff("a list"))));
+            prop_assert!(matches!(envelope, Err(ReflectorFailure::CutOff("a list"))));
         }
     }
 

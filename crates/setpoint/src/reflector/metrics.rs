@@ -2,7 +2,7 @@
 
 use super::heard::Heard;
 use super::watch::Event;
-use super::{Failure, Target};
+use super::{ReflectorFailure, Target};
 use setpoint_env::Env;
 
 use crate::Metrics;
@@ -61,9 +61,9 @@ impl ReflectorMetrics {
         counter.inc();
     }
 
-    pub(super) fn count_failure(&self, failure: &Failure) {
+    pub(super) fn count_failure(&self, failure: &ReflectorFailure) {
         let counter = match failure {
-            Failure::Object { .. } => &self.decode_errors,
+            ReflectorFailure::Object { .. } => &self.decode_errors,
             _ => &self.failures,
         };
         counter.inc();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::backoff::BackoffState;
-use super::error::{Class, Failure};
+use super::error::{Class, ReflectorFailure};
 
 /// The request that a reflector makes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl Recovery {
     }
 
     /// What follows a failure of the request that `state` is.
-    pub(super) fn after(&mut self, state: State, failure: &Failure) -> Step {
+    pub(super) fn after(&mut self, state: State, failure: &ReflectorFailure) -> Step {
         let (next, pause) = cell(state, failure.class());
         let next = match next {
             Next::Again => state,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Reflector;
 use super::backoff::BackoffState;
-use super::error::Failure;
+use super::error::ReflectorFailure;
 use super::recovery::{AsOf, Recovery, State, Step};
 use super::stage::Stage;
 use super::stream::EventStream;
@@ -71,7 +71,7 @@ impl<T: Object> Run<T> {
         }
     }
 
-    async fn request(&mut self) -> Result<State, Failure> {
+    async fn request(&mut self) -> Result<State, ReflectorFailure> {
         match self.state {
             State::StreamingList(as_of) => self.streaming_list(as_of).await,
             State::List(as_of) => self.list(as_of).await,
@@ -81,7 +81,7 @@ impl<T: Object> Run<T> {
         }
     }
 
-    async fn recover(&mut self, failure: Failure) -> State {
+    async fn recover(&mut self, failure: ReflectorFailure) -> State {
         let Step { next, pause } = self.recovery.after(self.state, &failure);
         if self.state == State::Watch && next != State::Watch {
             self.parts.metrics.relist(failure.as_label());
@@ -91,7 +91,7 @@ impl<T: Object> Run<T> {
             pause,
             lists_next: next != State::Watch,
         });
-        if pause.is_zero() && matches!(failure, Failure::Refused { .. }) {
+        if pause.is_zero() && matches!(failure, ReflectorFailure::Refused { .. }) {
             // A server that says what it can do instead is not in trouble.
             tracing::debug!(%failure, ?next, "the server refused a request; sending another kind of request");
         } else {

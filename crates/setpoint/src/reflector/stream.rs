@@ -15,7 +15,7 @@ pub(super) use self::events::{EventStream, Events};
 pub(super) use self::items::ItemStream;
 use self::pipeline::Pipeline;
 use super::ReflectorMetrics;
-use super::error::Failure;
+use super::error::ReflectorFailure;
 use super::format::Format;
 use super::heard::Heard;
 use crate::metrics::Counter;
@@ -47,7 +47,7 @@ impl ByteStream {
     }
 
     /// The next bytes; `None` at the end. Nothing for longer than allowed is a failure.
-    async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+    async fn next(&mut self) -> Result<Option<Bytes>, ReflectorFailure> {
         // A timer only if there is something to wait for.
         match self.next_now() {
             Some(next) => next,
@@ -55,21 +55,21 @@ impl ByteStream {
                 let silence = self.silence;
                 let ends = self.heard.now(silence);
                 let next = tokio::time::timeout_at(ends, self.wait_for_next()).await;
-                next.unwrap_or(Err(Failure::Silent(silence)))
+                next.unwrap_or(Err(ReflectorFailure::Silent(silence)))
             }
         }
     }
 
     /// The next bytes, if they are there without waiting.
-    fn next_now(&mut self) -> Option<Result<Option<Bytes>, Failure>> {
+    fn next_now(&mut self) -> Option<Result<Option<Bytes>, ReflectorFailure>> {
         self.wait_for_next().now_or_never()
     }
 
-    async fn wait_for_next(&mut self) -> Result<Option<Bytes>, Failure> {
+    async fn wait_for_next(&mut self) -> Result<Option<Bytes>, ReflectorFailure> {
         loop {
             match self.body.frame().await {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(Failure::Broken(super::words(&error))),
+                Some(Err(error)) => return Err(ReflectorFailure::Broken(super::words(&error))),
                 Some(Ok(frame)) => {
                     // Anything but data is trailers, which say nothing here.
                     if let Ok(bytes) = frame.into_data() {

@@ -22,11 +22,11 @@ const LOOK: Duration = Duration::from_secs(10);
 /// Where a webhook server's certificate comes from.
 #[derive(Clone)]
 pub struct Certificates {
-    source: Source,
+    origin: Origin,
 }
 
 #[derive(Clone)]
-enum Source {
+enum Origin {
     Files(Files),
     Pem(Pair),
     Managed(Box<ManagedCertificates>),
@@ -41,12 +41,12 @@ struct Files {
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The key stays out of logs.
-        match &self.source {
-            Source::Files(Files { certificate, key }) => {
+        match &self.origin {
+            Origin::Files(Files { certificate, key }) => {
                 f.debug_struct("Files").field("certificate", certificate).field("key", key).finish()
             }
-            Source::Pem(_) => f.write_str("Pem"),
-            Source::Managed(_) => f.write_str("Managed"),
+            Origin::Pem(_) => f.write_str("Pem"),
+            Origin::Managed(_) => f.write_str("Managed"),
         }
     }
 }
@@ -83,12 +83,12 @@ impl Certificates {
     /// PEM files, as a mounted secret of type `kubernetes.io/tls` has them. When they change, new connections
     /// get the new certificate; if what they change to is unusable, the old one stays.
     pub fn files(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Certificates {
-        Certificates { source: Source::Files(Files { certificate: certificate.into(), key: key.into() }) }
+        Certificates { origin: Origin::Files(Files { certificate: certificate.into(), key: key.into() }) }
     }
 
     /// A certificate chain and its key, in PEM.
     pub fn pem(certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Certificates {
-        Certificates { source: Source::Pem(Pair { certificate: certificate.into(), key: key.into() }) }
+        Certificates { origin: Origin::Pem(Pair { certificate: certificate.into(), key: key.into() }) }
     }
 
     /// A new certificate for these names, signed by itself, and the same certificate in PEM, for the `caBundle`
@@ -114,18 +114,18 @@ impl Certificates {
     /// TLS settings of a server that shows this certificate. They follow the source as long as the task lives, if there
     /// is one.
     pub async fn start(&self, env: &Env) -> Result<(Arc<ServerConfig>, Option<Task<()>>), CertificateError> {
-        let (pair, keeper) = match &self.source {
-            Source::Pem(pair) => (pair.clone(), None),
-            Source::Files(files) => (files.read().await?, None),
-            Source::Managed(plan) => {
+        let (pair, keeper) = match &self.origin {
+            Origin::Pem(pair) => (pair.clone(), None),
+            Origin::Files(files) => (files.read().await?, None),
+            Origin::Managed(plan) => {
                 let (keeper, pair) = plan.first(env).await?;
                 (pair, Some(keeper))
             }
         };
         let current = Arc::new(Current { key: RwLock::new(parse(&pair)?) });
-        let watching = match (&self.source, keeper) {
+        let watching = match (&self.origin, keeper) {
             (_, Some(keeper)) => Some(env.spawn(keeper.run(pair, Arc::clone(&current)))),
-            (Source::Files(files), None) => {
+            (Origin::Files(files), None) => {
                 Some(env.spawn(follow(files.clone(), pair, Arc::clone(&current))))
             }
             (_, None) => None,
@@ -143,7 +143,7 @@ impl Certificates {
 
 impl From<ManagedCertificates> for Certificates {
     fn from(managed: ManagedCertificates) -> Certificates {
-        Certificates { source: Source::Managed(Box::new(managed)) }
+        Certificates { origin: Origin::Managed(Box::new(managed)) }
     }
 }
 

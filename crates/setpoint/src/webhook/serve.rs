@@ -15,70 +15,106 @@ use setpoint_env::Env;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::metrics::{Call, WebhookMetrics};
 use super::{Handler, NotAReview};
 use crate::server::HttpServer;
 
 /// API servers are few and keep their connections; more wait.
 const MOST_CONNECTIONS: usize = 256;
 const MOST_STREAMS: u32 = 128;
+/// A review is sent in one go.
+const BODY_TIME: Duration = Duration::from_secs(10);
 /// API servers wait no longer than this for an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// A review holds up to two objects, and those are up to 3 MiB.
 const MOST_BYTES: usize = 8 << 20;
 
-pub(super) type Handlers = Arc<BTreeMap<String, Handler>>;
+/// What answers, and what measures it.
+pub(super) struct Webhooks {
+    pub(super) handlers: BTreeMap<String, Handler>,
+    pub(super) metrics: WebhookMetrics,
+}
 
 /// Serves until the shutdown, then lets those that work end.
 pub(super) async fn serve(
     env: &Env,
     listener: TcpListener,
     tls: Arc<ServerConfig>,
-    handlers: Handlers,
+    webhooks: Webhooks,
     shutdown: CancellationToken,
 ) {
     let server =
         HttpServer::new(env).tls(Some(tls)).limits(MOST_CONNECTIONS, MOST_STREAMS).grace(ANSWER_TIME);
+    let webhooks = Arc::new(webhooks);
     let answer = move |request| {
-        let handlers = Arc::clone(&handlers);
-        async move { answer(&handlers, request).await }
+        let webhooks = Arc::clone(&webhooks);
+        async move { webhooks.answer(request).await }
     };
     server.serve(listener, shutdown, answer).await;
 }
 
-async fn answer(handlers: &Handlers, request: Request<Incoming>) -> Response<Full<Bytes>> {
-    let Some(handler) = handlers.get(request.uri().path()).cloned() else {
-        return text(StatusCode::NOT_FOUND, "there is no webhook at this path\n");
-    };
-    if request.method() != Method::POST {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "reviews are sent with POST\n");
+impl Webhooks {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let path = request.uri().path().to_owned();
+        let Some(handler) = self.handlers.get(&path) else {
+            return text(StatusCode::NOT_FOUND, "there is no webhook at this path\n");
+        };
+        let call = self.metrics.begin(&path);
+        let response = self.review(request, handler, &call, &path).await;
+        call.answered(response.status());
+        response
     }
-    let path = request.uri().path().to_owned();
-    let mut body = Limited::new(request.into_body(), MOST_BYTES);
+
+    async fn review(
+        &self,
+        request: Request<Incoming>,
+        handler: &Handler,
+        call: &Call<'_>,
+        path: &str,
+    ) -> Response<Full<Bytes>> {
+        if request.method() != Method::POST {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "reviews are sent with POST\n");
+        }
+        let bytes = match tokio::time::timeout(BODY_TIME, read(request.into_body())).await {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => {
+                return text(StatusCode::PAYLOAD_TOO_LARGE, "the review is too large, or was cut off\n");
+            }
+            Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the review did not come in time\n"),
+        };
+        let review = match serde_json::from_slice(&bytes) {
+            Ok(review) => review,
+            Err(error) => return text(StatusCode::BAD_REQUEST, format!("the body is not JSON: {error}\n")),
+        };
+        let work = AssertUnwindSafe(handler(review)).catch_unwind();
+        match tokio::time::timeout(ANSWER_TIME, work).await {
+            Ok(Ok(Ok(review))) => {
+                call.reviewed(&review);
+                json(&review)
+            }
+            Ok(Ok(Err(NotAReview(why)))) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
+            Ok(Err(_)) => {
+                self.metrics.panicked();
+                tracing::error!(path, "a webhook handler panicked");
+                text(StatusCode::INTERNAL_SERVER_ERROR, "the handler panicked\n")
+            }
+            Err(_) => {
+                tracing::warn!(path, "a webhook handler took too long");
+                text(StatusCode::GATEWAY_TIMEOUT, "the handler took too long\n")
+            }
+        }
+    }
+}
+
+/// All of a body, unless it is too large or breaks off.
+async fn read(body: Incoming) -> Option<Vec<u8>> {
+    let mut body = Limited::new(body, MOST_BYTES);
     // Parts are joined as they come: thousands of tiny ones would take far more than their bytes.
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else {
-            return text(StatusCode::PAYLOAD_TOO_LARGE, "the review is too large, or was cut off\n");
-        };
-        bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+        bytes.extend_from_slice(frame.ok()?.data_ref().map_or(&[], |data| data));
     }
-    let review = match serde_json::from_slice(&bytes) {
-        Ok(review) => review,
-        Err(error) => return text(StatusCode::BAD_REQUEST, format!("the body is not JSON: {error}\n")),
-    };
-    let work = AssertUnwindSafe(handler(review)).catch_unwind();
-    match tokio::time::timeout(ANSWER_TIME, work).await {
-        Ok(Ok(Ok(review))) => json(&review),
-        Ok(Ok(Err(NotAReview(why)))) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
-        Ok(Err(_)) => {
-            tracing::error!(path, "a webhook handler panicked");
-            text(StatusCode::INTERNAL_SERVER_ERROR, "the handler panicked\n")
-        }
-        Err(_) => {
-            tracing::warn!(path, "a webhook handler took too long");
-            text(StatusCode::GATEWAY_TIMEOUT, "the handler took too long\n")
-        }
-    }
+    Some(bytes)
 }
 
 fn json(review: &serde_json::Value) -> Response<Full<Bytes>> {

@@ -7,6 +7,7 @@ mod faults;
 mod handlers;
 mod helpers;
 mod holding;
+mod inventory;
 mod managing;
 mod reasons;
 mod reconciling;

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use parking_lot::Mutex;
 use setpoint::controller::Runtime;
-use setpoint::manager::ManagerError;
+use setpoint::manager::{ManagerError, MetricsServer};
+use setpoint::webhook::{ManagedCertificates, WebhookServer};
 use setpoint::{Action, Context, Controller, Manager, Metrics, ObjectKey, ReconcileError};
 use setpoint_sim::{Match, World};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -101,6 +102,32 @@ async fn get(address: std::net::SocketAddr, path: &str) -> String {
         sleep(SECOND / 100).await;
     }
     panic!("nobody listens");
+}
+
+/// Certificates that an API server has to be asked for, which is away.
+fn awaited_certificates() -> ManagedCertificates {
+    let away = kube::Config::new(format!("http://{}", free_address()).parse().unwrap());
+    let client = kube::Client::try_from(away).unwrap();
+    ManagedCertificates::new(client, "default", "tls").name("x")
+}
+
+#[tokio::test]
+async fn a_manager_that_waits_for_its_certificates_stops_when_it_is_told_to() {
+    let world = World::seeded(9);
+    let metrics = MetricsServer::at(free_address()).certificates(awaited_certificates());
+    let webhooks = WebhookServer::new(awaited_certificates());
+    for manager in [
+        Manager::with(runtime(&world)).serve_metrics(metrics),
+        Manager::with(runtime(&world)).webhooks(free_address(), webhooks),
+    ] {
+        let shutdown = manager.shutdown().clone();
+        let running = world.env().spawn(manager.run());
+        sleep(SECOND / 10).await;
+        assert!(!running.is_finished());
+        shutdown.cancel();
+        let ended = tokio::time::timeout(5 * SECOND, running).await;
+        ended.expect("it ends at once").unwrap().unwrap();
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use kube::Resource;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
@@ -265,6 +265,174 @@ fn a_key_that_is_held_for_a_watch_is_released_when_that_goes() {
         assert!(watches.remove(&Watch::<Secret>::new()).await.unwrap());
         sleep(10 * SECOND).await;
         assert!(calls.get() > 1);
+    });
+}
+
+#[test]
+fn of_two_who_add_a_watch_one_may_give_up_and_the_other_gets_it() {
+    World::run(1, async |world| {
+        let controller =
+            Controller::of::<Namespace>(.., "operator", noting(&Calls::default())).sync_limit(10 * SECOND);
+        let watches = controller.watches_handle();
+        let running = run(&world, controller);
+        sleep(SECOND).await;
+        world.faults().on(Match::watch("secrets")).delay_request(12 * SECOND);
+        let late = watches.clone();
+        let late = world.env().spawn(async move { late.reads::<Secret>(..).await });
+        sleep(5 * SECOND).await;
+        watches.reads::<Secret>(..).await.unwrap();
+        assert!(late.await.unwrap().is_err(), "its time was over two seconds before");
+        assert!(running.runtime.informers().synced_by_kind().contains_key("secrets"), "it is watched");
+        assert!(watches.remove(&Watch::<Secret>::new()).await.unwrap());
+    });
+}
+
+#[test]
+fn a_watch_can_be_given_less_time_than_the_controllers() {
+    World::run(1, async |world| {
+        let controller = Controller::of::<Namespace>(.., "operator", noting(&Calls::default()));
+        let watches = controller.watches_handle();
+        let _running = run(&world, controller);
+        sleep(SECOND).await;
+        world.faults().on(Match::watch("secrets")).delay_request(12 * SECOND);
+        let begun = tokio::time::Instant::now();
+        assert!(watches.clone().sync_limit(3 * SECOND).reads::<Secret>(..).await.is_err());
+        assert!(begun.elapsed() < 4 * SECOND, "{:?}", begun.elapsed());
+        assert!(!watches.remove(&Watch::<Secret>::new()).await.unwrap(), "nothing was added");
+    });
+}
+
+#[test]
+fn a_watch_that_is_removed_while_it_is_added_is_an_error() {
+    World::run(1, async |world| {
+        let controller = Controller::of::<Namespace>(.., "operator", noting(&Calls::default()));
+        let watches = controller.watches_handle();
+        let _running = run(&world, controller);
+        sleep(SECOND).await;
+        world.faults().on(Match::watch("secrets")).delay_request(12 * SECOND);
+        let adding = watches.clone();
+        let adding = world.env().spawn(async move { adding.reads::<Secret>(..).await });
+        sleep(SECOND).await;
+        assert!(watches.remove(&Watch::<Secret>::new()).await.unwrap());
+        let error = adding.await.unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "the watch was removed while it was added");
+    });
+}
+
+/// Loses the answer to the Secret of one key; makes a ServiceAccount for the other, unless there is one.
+async fn take_turns(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    if key.name() == "asks" && cx.lister::<Secret>().is_err() {
+        cx.watches()?.reads::<Secret>(..).await?;
+        let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "lost"}}))?;
+        Api::default_namespaced(cx.client()).create(&PostParams::default(), &secret).await?;
+    }
+    if key.name() != "makes" {
+        return Ok(Action::done());
+    }
+    if !cx.lister::<ServiceAccount>()?.list().iter().any(|account| is_made(account)) {
+        let account: ServiceAccount = serde_json::from_value(json!({"metadata": {"generateName": "made-"}}))?;
+        Api::default_namespaced(cx.client()).create(&PostParams::default(), &account).await?;
+    }
+    Ok(Action::requeue_after(SECOND))
+}
+
+fn is_made(account: &ServiceAccount) -> bool {
+    account.metadata.generate_name.as_deref() == Some("made-")
+}
+
+#[test]
+fn a_cache_that_went_does_not_speak_for_the_one_that_came_after_it() {
+    World::run(1, async |world| {
+        // Whether the Secret was made is asked for a long time, of the cache that it was to be in.
+        world.faults().on(Match::create("secrets")).lose_response();
+        world.faults().on(Match::list("secrets")).delay_response(1000 * SECOND);
+        world.faults().on(Match::watch("serviceaccounts")).delay_events(5 * SECOND).always();
+        let controller = Controller::of::<ConfigMap>(.., "turns", take_turns).catch_up_limit(3000 * SECOND);
+        let watches = controller.watches_handle();
+        let _running = run(&world, controller);
+        create_map(&world, "asks").await;
+        sleep(SECOND).await;
+        assert!(watches.remove(&Watch::<Secret>::new()).await.unwrap());
+        watches.reads::<ServiceAccount>(..).await.unwrap();
+        create_map(&world, "makes").await;
+        for n in 0..30 {
+            sleep(SECOND).await;
+            let news: Secret =
+                serde_json::from_value(json!({"metadata": {"name": format!("news-{n}")}})).unwrap();
+            crate::support::secrets(&world).create(&PostParams::default(), &news).await.unwrap();
+        }
+        let accounts: Api<ServiceAccount> = Api::default_namespaced(world.direct());
+        let all = accounts.list(&Default::default()).await.unwrap();
+        assert_eq!(all.iter().filter(|account| is_made(account)).count(), 1);
+        world.faults().assert_all_fired();
+    });
+}
+
+/// ConfigMaps by the Secret that they name.
+fn by_secret() -> Watch<ConfigMap> {
+    Watch::new().index("secret", |map: &ConfigMap| {
+        let name = map.data.as_ref().and_then(|data| data.get("secret"));
+        name.map(|name| ObjectKey::namespaced("default", name).to_string()).into_iter().collect()
+    })
+}
+
+fn naming(name: &str, secret: &str) -> ConfigMap {
+    let mut map = map(name);
+    map.data = Some([("secret".to_owned(), secret.to_owned())].into());
+    map
+}
+
+#[test]
+fn who_refers_to_an_object_is_reconciled_when_that_changes() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        for name in ["b", "c"] {
+            maps(&world).create(&PostParams::default(), &naming(name, "wanted")).await.unwrap();
+        }
+        let calls = Calls::default();
+        let controller =
+            Controller::of(by_secret(), "refers", noting(&calls)).refers_to::<Secret>(.., "secret");
+        assert_eq!(controller.permissions().verbs("", "secrets").len(), 2);
+        let _running = run(&world, controller);
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["a", "b", "c"]);
+        for name in ["other", "wanted"] {
+            let secret: Secret = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+            crate::support::secrets(&world).create(&PostParams::default(), &secret).await.unwrap();
+        }
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["b", "c"]);
+    });
+}
+
+#[test]
+fn an_index_that_is_missing_or_means_something_else_keeps_a_controller_from_starting() {
+    World::run(1, async |world| {
+        let cause_of = |error: &dyn std::error::Error| error.source().expect("a cause").to_string();
+        let missing = Controller::of::<ConfigMap>(.., "refers", noting(&Calls::default()))
+            .refers_to::<Secret>(.., "secret");
+        let error = run(&world, missing).task.await.unwrap().unwrap_err();
+        assert!(cause_of(&error).contains("no index is named \"secret\""), "{error}");
+
+        let other = Watch::<ConfigMap>::new().index("secret", |_: &ConfigMap| Vec::new());
+        let twice = Controller::of(by_secret(), "twice", noting(&Calls::default())).reads(other);
+        let error = run(&world, twice).task.await.unwrap().unwrap_err();
+        assert!(cause_of(&error).contains("an index named \"secret\" exists already"), "{error}");
+
+        let same = Controller::of(by_secret(), "same", noting(&Calls::default())).reads(by_secret());
+        let running = run(&world, same);
+        sleep(SECOND).await;
+        assert!(!running.task.is_finished());
+    });
+}
+
+#[test]
+fn a_context_for_tests_has_the_indices_of_its_watches() {
+    World::run(1, async |world| {
+        let test =
+            Context::for_test(world.direct()).cached(by_secret(), [naming("a", "one"), naming("b", "two")]);
+        let maps = test.context().lister::<ConfigMap>().unwrap();
+        assert_eq!(maps.by_index("secret", "default/two").unwrap()[0].metadata.name.as_deref(), Some("b"));
     });
 }
 

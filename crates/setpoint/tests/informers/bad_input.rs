@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::json;
-use setpoint::{Failure, Metrics, SharedInformer};
+use setpoint::{Metrics, ReflectorFailure, SharedInformer};
 
 use crate::script::{Asked, Server, builder, cached, json_server, list, object, plain, settle};
 
@@ -214,6 +214,6 @@ async fn a_list_whose_version_goes_back_is_asked_for_again_up_to_date() {
 
 #[test]
 fn a_failure_says_what_to_do_about_it() {
-    let failure = Failure::WrongKind { expected: "v1 PodList".into(), found: "v1 NodeList".into() };
+    let failure = ReflectorFailure::WrongKind { expected: "v1 PodList".into(), found: "v1 NodeList".into() };
     assert!(failure.to_string().contains("check the resource"));
 }

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use setpoint::Metrics;
 use setpoint::webhook::{AdmissionRequest, Mutation, Operation, Verdict};
 
 use super::support::{MUTATING, Pair, VALIDATING, map, refusal};
@@ -41,6 +42,28 @@ async fn a_validating_webhook_refuses_in_its_own_words() {
     assert_eq!(refusal(patched).0, 403);
     let stored = pair.maps().get("good").await.unwrap();
     assert_eq!(value_of(&stored), "open");
+}
+
+#[tokio::test]
+async fn calls_are_counted_by_path_code_and_answer() {
+    let metrics = Metrics::default();
+    let pair = Pair::start(|server| server.metrics(&metrics).validate("/check", no_secrets)).await;
+    pair.register(VALIDATING, "check", "/check", json!({})).await;
+    pair.create("good", "open").await.unwrap();
+    pair.refusal("bad", "secret").await;
+    pair.refusal("odd", "teapot").await;
+    let value = |name: &str, labels: &[(&str, &str)]| {
+        let labels = [&[("webhook", "/check")][..], labels].concat();
+        metrics.value(&format!("controller_runtime_webhook_{name}"), &labels)
+    };
+    assert_eq!(value("requests_total", &[("code", "200")]), Some(3));
+    assert_eq!(value("latency_seconds", &[("code", "200")]), Some(3));
+    assert_eq!(value("requests_in_flight", &[]), Some(0));
+    for (allowed, code) in [("true", "200"), ("false", "403"), ("false", "418")] {
+        let labels = [("allowed", allowed), ("admission_code", code)];
+        assert_eq!(value("admission_responses_total", &labels), Some(1), "{code}");
+    }
+    assert_eq!(metrics.value("controller_runtime_webhook_panics_total", &[]), Some(0));
 }
 
 #[tokio::test]

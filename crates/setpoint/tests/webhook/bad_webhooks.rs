@@ -136,6 +136,31 @@ async fn a_webhook_that_never_answers_is_waited_for_no_longer_than_its_limit() {
 }
 
 #[tokio::test]
+async fn a_review_that_does_not_come_is_not_waited_for() {
+    let allow = |_: AdmissionRequest<k8s_openapi::api::core::v1::ConfigMap>| async { Verdict::allow() };
+    let pair = Pair::start(|server| server.validate("/check", allow)).await;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(pair.ca_bundle.as_bytes()).unwrap()).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = tokio::net::TcpStream::connect(pair.address).await.unwrap();
+    let name = "127.0.0.1".try_into().unwrap();
+    let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(tls));
+    let mut stream = connector.connect(name, stream).await.unwrap();
+    stream.write_all(b"POST /check HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{").await.unwrap();
+    // From here on, waiting takes no time.
+    tokio::time::pause();
+    let mut status = [0; 12];
+    let minute = std::time::Duration::from_secs(60);
+    tokio::time::timeout(minute, stream.read_exact(&mut status)).await.unwrap().unwrap();
+    assert_eq!(&status, b"HTTP/1.1 408");
+}
+
+#[tokio::test]
 async fn a_handler_that_panics_is_an_error_and_the_next_call_works() {
     let panics = |request: AdmissionRequest<k8s_openapi::api::core::v1::ConfigMap>| async move {
         assert!(request.name != "bad", "this one is bad");

@@ -54,7 +54,7 @@ pub fn controller() -> Controller {
         .writes_status::<api::Widget>()
 {% endif %}
 {% for child in owned %}
-        .owns::<{{ child.kind }}>()
+        .owns::<{{ child.kind }}>(..)
         .writes::<{{ child.kind }}>(&[Verb::Create, Verb::Patch])
 {% endfor %}
 {% if owned %}
@@ -63,7 +63,8 @@ pub fn controller() -> Controller {
         .workers(4)
 }
 
-async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+/// Makes the world match one object.
+pub async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let Some(object) = cx.lister::<api::Widget>()?.get(&key) else {
         return Ok(Action::done()); // it is gone, and what it owned goes with it
     };

@@ -10,9 +10,9 @@ pub mod webhook;
 {% endif %}
 
 {% if conditions %}
-pub use controller::{READY, controller};
+pub use controller::{READY, controller, reconcile};
 {% else %}
-pub use controller::controller;
+pub use controller::{controller, reconcile};
 {% endif %}
 
 use setpoint::Permissions;

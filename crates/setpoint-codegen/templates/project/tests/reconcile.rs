@@ -1,4 +1,5 @@
-//! The controller against an API server in this process, on virtual time: a minute takes milliseconds.
+//! The controller against an API server in this process: one call of it, and on virtual time, where a minute takes
+//! milliseconds.
 
 use std::time::Duration;
 
@@ -13,18 +14,24 @@ use kube::api::DeleteParams;
 use kube::ResourceExt;
 {% endif %}
 use kube::api::{Api, PostParams};
+{% if not sample %}
 use setpoint::Metrics;
+{% endif %}
 {% if sample and conditions and plain %}
 use setpoint::conditions::is_condition_true;
 {% endif %}
 use setpoint::controller::Runtime;
+{% if sample %}
+use setpoint::{Action, Context, Metrics, ObjectKey};
+use setpoint_apiserver::ApiServer;
+{% endif %}
 use setpoint_sim::World;
 use tokio::time::sleep;
 {% if sample %}
 {% if conditions %}
 use widget_operator::READY;
 {% endif %}
-use widget_operator::{api, controller};
+use widget_operator::{api, controller, reconcile};
 {% else %}
 use widget_operator::controller;
 {% endif %}
@@ -62,6 +69,38 @@ fn objects(world: &World) -> Api<api::Widget> {
     Api::all(world.direct())
 {% else %}
     Api::default_namespaced(world.direct())
+{% endif %}
+}
+
+#[tokio::test]
+async fn one_call_writes_what_is_missing() {
+    let client = ApiServer::builder().build().client();
+    let crd = include_str!("../config/crd/widgets.acme.example.yaml");
+    let crd: CustomResourceDefinition = serde_saphyr::from_str(crd).unwrap();
+    Api::all(client.clone()).create(&PostParams::default(), &crd).await.unwrap();
+{% if cluster_scoped %}
+    let object = example();
+    let key = ObjectKey::cluster(&object.name_any());
+{% else %}
+    let mut object = example();
+    object.metadata.namespace = Some("default".to_owned());
+    let key = ObjectKey::namespaced("default", &object.name_any());
+{% endif %}
+
+    // Its caches have the object, and nothing else.
+    let test = Context::for_test(client).stored([object]).await.unwrap();
+{% for child in owned %}
+    let test = test.cached::<{{ child.kind }}>(.., []);
+{% endfor %}
+    assert_eq!(reconcile(key, test.context()).await.unwrap(), Action::done());
+{% for child in owned %}
+    assert!(test.requests().iter().any(|request| request.body["kind"] == "{{ child.kind }}"));
+{% endfor %}
+{% if conditions %}
+    assert!(test.writes().last().is_some_and(|write| write.ends_with("/status")), "{:?}", test.writes());
+{% endif %}
+{% if not owned and not conditions %}
+    assert_eq!(test.writes(), [""; 0]);
 {% endif %}
 }
 

@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use setpoint_kinds::protobuf::{FieldHead, Fields, MAGIC, MEDIA_TYPE, from_message, text};
 
 use super::type_named;
-use crate::reflector::error::Failure;
+use crate::reflector::error::ReflectorFailure;
 use crate::reflector::format::Format;
 use crate::reflector::list::{Envelope, Found, NotAList};
 
@@ -79,12 +79,12 @@ impl ListScanner {
     }
 
     /// What the list said about itself.
-    pub(in crate::reflector) fn finish(self) -> Result<Envelope, Failure> {
+    pub(in crate::reflector) fn finish(self) -> Result<Envelope, ReflectorFailure> {
         let is_whole = matches!(self.state, State::Around | State::List { left: 0 });
         if !is_whole || !self.has_list || !self.buffer.is_empty() {
-            return Err(Failure::CutOff("a list"));
+            return Err(ReflectorFailure::CutOff("a list"));
         }
-        let malformed = |_| Failure::Malformed {
+        let malformed = |_| ReflectorFailure::Malformed {
             expected: "the metadata of a list",
             words: Format::Protobuf.excerpt(&self.metadata),
         };
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    fn scan(body: &[u8], size: usize) -> Result<(Vec<Bytes>, Result<Envelope, Failure>), NotAList> {
+    fn scan(body: &[u8], size: usize) -> Result<(Vec<Bytes>, Result<Envelope, ReflectorFailure>), NotAList> {
         let mut scanner = ListScanner::default();
         let mut items = Vec::new();
         for chunk in body.chunks(size) {
@@ -187,7 +187,10 @@ mod tests {
         let body = list();
         // The last four bytes say that nothing is unusual: they may be missing.
         for end in 0..body.len() - 4 {
-            assert!(matches!(scan(&body[..end], 7).unwrap().1, Err(Failure::CutOff("a list"))), "{end}");
+            assert!(
+                matches!(scan(&body[..end], 7).unwrap().1, Err(ReflectorFailure::CutOff("a list"))),
+                "{end}"
+            );
         }
         assert!(scan(&body[..body.len() - 4], 7).unwrap().1.is_ok());
     }

@@ -20,8 +20,8 @@ fn recovery() -> Recovery {
     Recovery::new(BackoffState::new(Backoff::default(), Env::seeded(1)), true)
 }
 
-fn refused(code: u16, reason: &str) -> Failure {
-    Failure::Refused { code, reason: reason.to_owned(), message: String::new(), retry_after: None }
+fn refused(code: u16, reason: &str) -> ReflectorFailure {
+    ReflectorFailure::Refused { code, reason: reason.to_owned(), message: String::new(), retry_after: None }
 }
 
 fn short(state: State) -> &'static str {
@@ -37,18 +37,18 @@ fn short(state: State) -> &'static str {
 }
 
 /// Failures of each row, by its name.
-fn rows() -> BTreeMap<&'static str, Vec<Failure>> {
+fn rows() -> BTreeMap<&'static str, Vec<ReflectorFailure>> {
     let too_large: Status = serde_json::from_str(
         r#"{"code": 504, "reason": "Timeout", "details": {"causes": [{"reason": "ResourceVersionTooLarge"}], "retryAfterSeconds": 1}}"#,
     )
     .unwrap();
-    let malformed = |expected| Failure::Malformed { expected, words: "<html>".to_owned() };
+    let malformed = |expected| ReflectorFailure::Malformed { expected, words: "<html>".to_owned() };
     [
         (
             "unreachable",
             vec![
-                Failure::Connection("connection refused".to_owned()),
-                Failure::Connection("invalid peer certificate: Expired".to_owned()),
+                ReflectorFailure::Connection("connection refused".to_owned()),
+                ReflectorFailure::Connection("invalid peer certificate: Expired".to_owned()),
             ],
         ),
         ("429", vec![refused(429, "TooManyRequests")]),
@@ -57,26 +57,29 @@ fn rows() -> BTreeMap<&'static str, Vec<Failure>> {
         ("404", vec![refused(404, "NotFound")]),
         ("4xx", [400, 405, 406, 415, 422, 501, 302, 0].into_iter().map(|code| refused(code, "")).collect()),
         ("410", vec![refused(410, ""), refused(0, "Expired"), refused(0, "Gone")]),
-        ("too large", vec![Failure::from_status(too_large, None)]),
-        ("went back", vec![Failure::WentBack { from: "9".into(), to: "5".into() }]),
+        ("too large", vec![ReflectorFailure::from_status(too_large, None)]),
+        ("went back", vec![ReflectorFailure::WentBack { from: "9".into(), to: "5".into() }]),
         ("5xx", [500, 502, 503, 504, 599].into_iter().map(|code| refused(code, "")).collect()),
         (
             "broken",
             vec![
-                Failure::Broken("reset by peer".to_owned()),
-                Failure::CutOff("a line"),
-                Failure::CutOff("a list"),
+                ReflectorFailure::Broken("reset by peer".to_owned()),
+                ReflectorFailure::CutOff("a line"),
+                ReflectorFailure::CutOff("a list"),
             ],
         ),
-        ("silent", vec![Failure::Silent(Duration::from_secs(65))]),
+        ("silent", vec![ReflectorFailure::Silent(Duration::from_secs(65))]),
         ("nonsense", vec![malformed("a list"), malformed("a watch event")]),
-        ("ends early", vec![Failure::ShortWatch]),
-        ("endless", vec![Failure::EndlessList(Duration::from_secs(30))]),
+        ("ends early", vec![ReflectorFailure::ShortWatch]),
+        ("endless", vec![ReflectorFailure::EndlessList(Duration::from_secs(30))]),
         (
             "bad list",
             vec![
-                Failure::NoResourceVersion,
-                Failure::WrongKind { expected: "v1 PodList".to_owned(), found: "v1 NodeList".to_owned() },
+                ReflectorFailure::NoResourceVersion,
+                ReflectorFailure::WrongKind {
+                    expected: "v1 PodList".to_owned(),
+                    found: "v1 NodeList".to_owned(),
+                },
             ],
         ),
     ]
@@ -85,7 +88,7 @@ fn rows() -> BTreeMap<&'static str, Vec<Failure>> {
 
 /// What a state is followed by in a row, as often as it fails: `watch~ watch~ stream~` is two watches more and then a
 /// streaming list, each after a pause; `*` is a pause only if there was a failure lately.
-fn path(state: State, failure: &Failure) -> String {
+fn path(state: State, failure: &ReflectorFailure) -> String {
     let mut recovery = recovery();
     let mut words = Vec::new();
     for failed in 1..=5 {
@@ -155,7 +158,7 @@ async fn every_pause_is_as_long_as_the_back_off_says_and_as_the_server_asks() {
             assert!(base <= pause && pause <= base * 2, "{base:?} gave {pause:?}");
             tokio::time::sleep(pause).await;
         }
-        let asks = |seconds| Failure::Refused {
+        let asks = |seconds| ReflectorFailure::Refused {
             code: 429,
             reason: String::new(),
             message: String::new(),
@@ -194,7 +197,10 @@ async fn tries_are_counted_from_the_last_success_and_from_the_last_change_of_min
     assert_eq!([next(&mut recovery), next(&mut recovery)], [State::Watch; 2]);
     // A server that cannot be reached has not failed.
     for _ in 0..20 {
-        assert_eq!(recovery.after(State::Watch, &Failure::Connection(String::new())).next, State::Watch);
+        assert_eq!(
+            recovery.after(State::Watch, &ReflectorFailure::Connection(String::new())).next,
+            State::Watch
+        );
     }
     assert_eq!(next(&mut recovery), State::StreamingList(AsOf::Seen));
     assert_eq!([next(&mut recovery), next(&mut recovery)], [State::Watch; 2]);

@@ -6,7 +6,7 @@ use super::{Pages, Run};
 use crate::facts::ReflectorState;
 use crate::reflector::Reflector;
 use crate::reflector::decode::{Decoded, Skipped};
-use crate::reflector::error::Failure;
+use crate::reflector::error::ReflectorFailure;
 use crate::reflector::recovery::{AsOf, State};
 use crate::reflector::request::ListRange;
 use crate::reflector::stage::Stage;
@@ -16,7 +16,7 @@ use crate::{Object, ResourceVersion};
 
 impl<T: Object> Run<T> {
     /// Collects the initial events until the bookmark that ends them; then goes on watching.
-    pub(super) async fn streaming_list(&mut self, as_of: AsOf) -> Result<State, Failure> {
+    pub(super) async fn streaming_list(&mut self, as_of: AsOf) -> Result<State, ReflectorFailure> {
         let parts = &self.parts;
         let asked = self.last.as_ref().filter(|_| as_of == AsOf::Seen);
         let watch_timeout = parts.config.random_watch_timeout(&parts.env);
@@ -27,7 +27,9 @@ impl<T: Object> Run<T> {
         // A server that ignores the question sends live events for ever: the bound is on the whole, too.
         let end = timeout(patience.saturating_mul(10), parts.collect(&mut stream, &mut stage)).await;
         let (version, rest) = match end {
-            Ok(Err(Failure::Silent(_))) | Err(_) => return Err(Failure::EndlessList(patience)),
+            Ok(Err(ReflectorFailure::Silent(_))) | Err(_) => {
+                return Err(ReflectorFailure::EndlessList(patience));
+            }
             Ok(result) => result?,
         };
         self.replace(stage, version, as_of).await?;
@@ -40,7 +42,7 @@ impl<T: Object> Run<T> {
 
     /// Lists without streaming. The newest state comes in pages; "at least as new as" comes whole, since
     /// asking for pages of it would make the server read them from its database.
-    pub(super) async fn list(&mut self, as_of: AsOf) -> Result<State, Failure> {
+    pub(super) async fn list(&mut self, as_of: AsOf) -> Result<State, ReflectorFailure> {
         self.pages = None;
         let seen = self.last.as_ref().map(ToString::to_string);
         let from_cache = self.parts.config.list_from_cache.then(|| "0".to_owned());
@@ -51,7 +53,11 @@ impl<T: Object> Run<T> {
     }
 
     /// Lists in one answer.
-    pub(super) async fn whole_list(&mut self, version: Option<&str>, as_of: AsOf) -> Result<State, Failure> {
+    pub(super) async fn whole_list(
+        &mut self,
+        version: Option<&str>,
+        as_of: AsOf,
+    ) -> Result<State, ReflectorFailure> {
         self.pages = None;
         let mut stage = Stage::new(self.parts.indexer.clone());
         let (version, _) = self.parts.list_into(&ListRange::Whole(version), &mut stage).await?;
@@ -60,7 +66,7 @@ impl<T: Object> Run<T> {
     }
 
     /// Lists the first page, or the one after those that have come.
-    pub(super) async fn page(&mut self) -> Result<State, Failure> {
+    pub(super) async fn page(&mut self) -> Result<State, ReflectorFailure> {
         let first = || Pages { stage: Stage::new(self.parts.indexer.clone()), token: None };
         let mut pages = self.pages.take().unwrap_or_else(first);
         let limit = self.parts.config.page_size;
@@ -88,11 +94,11 @@ impl<T: Object> Run<T> {
         stage: Stage<T>,
         version: ResourceVersion,
         as_of: AsOf,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReflectorFailure> {
         if let Some(last) = &self.last
             && version.is_before(last)
         {
-            let failure = Failure::WentBack { from: last.clone(), to: version.clone() };
+            let failure = ReflectorFailure::WentBack { from: last.clone(), to: version.clone() };
             if as_of == AsOf::Seen {
                 return Err(failure);
             }
@@ -115,7 +121,7 @@ impl<T: Object> Reflector<T> {
         &self,
         stream: &mut EventStream<T>,
         stage: &mut Stage<T>,
-    ) -> Result<(ResourceVersion, Events<T>), Failure> {
+    ) -> Result<(ResourceVersion, Events<T>), ReflectorFailure> {
         while let Some(Events { events, bytes }) = stream.next().await? {
             let mut events = events.into_iter();
             while let Some(event) = events.next() {
@@ -133,15 +139,15 @@ impl<T: Object> Reflector<T> {
                         return Ok((version, Events { events: events.collect(), bytes }));
                     }
                     Event::Bookmark { .. } => {}
-                    Event::Error(status) => return Err(Failure::from_status(*status, None)),
+                    Event::Error(status) => return Err(ReflectorFailure::from_status(*status, None)),
                     Event::Malformed(words) => {
-                        return Err(Failure::Malformed { expected: "a watch event", words });
+                        return Err(ReflectorFailure::Malformed { expected: "a watch event", words });
                     }
                 }
             }
         }
         // It closed before it was done: whatever the server did, it was no streaming list.
-        Err(Failure::ShortWatch)
+        Err(ReflectorFailure::ShortWatch)
     }
 
     /// An object that cannot be decoded is still there: what the cache knows of it stays.
@@ -159,7 +165,7 @@ impl<T: Object> Reflector<T> {
         &self,
         range: &ListRange<'_>,
         stage: &mut Stage<T>,
-    ) -> Result<(ResourceVersion, Option<String>), Failure> {
+    ) -> Result<(ResourceVersion, Option<String>), ReflectorFailure> {
         let bytes = self.send(self.target.list(range), self.config.answer_timeout).await?;
         let mut items = ItemStream::new(bytes, self.decoder.clone(), self.env.clone());
         while let Some(items) = items.next().await? {
@@ -173,13 +179,13 @@ impl<T: Object> Reflector<T> {
         let list = items.finish()?;
         if !self.target.accepts_list(&list.api_version, &list.kind) {
             let target = &self.target;
-            return Err(Failure::WrongKind {
+            return Err(ReflectorFailure::WrongKind {
                 expected: format!("{} {}List", target.api_version, target.kind),
                 found: format!("{} {}", list.api_version, list.kind),
             });
         }
         let version = list.metadata.resource_version.filter(|version| !version.is_empty());
-        let version = version.ok_or(Failure::NoResourceVersion)?;
+        let version = version.ok_or(ReflectorFailure::NoResourceVersion)?;
         Ok((version.as_str().into(), list.metadata.continue_.filter(|token| !token.is_empty())))
     }
 }

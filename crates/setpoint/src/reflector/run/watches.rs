@@ -8,7 +8,7 @@ use super::Run;
 use crate::facts::{CacheChange, CacheChanges, LoopEvent};
 use crate::reflector::Reflector;
 use crate::reflector::decode::{Decoded, Skipped};
-use crate::reflector::error::Failure;
+use crate::reflector::error::ReflectorFailure;
 use crate::reflector::recovery::{AsOf, State};
 use crate::reflector::stream::{EventStream, Events};
 use crate::reflector::watch::Event;
@@ -21,12 +21,14 @@ const SHORT: Duration = Duration::from_secs(1);
 
 impl<T: Object> Run<T> {
     /// One watch, until the server closes it.
-    pub(super) async fn watch(&mut self) -> Result<State, Failure> {
+    pub(super) async fn watch(&mut self) -> Result<State, ReflectorFailure> {
         let (started, before) = (self.parts.env.instant(), self.last.clone());
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             // There is always a version: a watch follows a list.
-            None => self.parts.open_watch(before.as_ref().ok_or(Failure::NoResourceVersion)?).await?,
+            None => {
+                self.parts.open_watch(before.as_ref().ok_or(ReflectorFailure::NoResourceVersion)?).await?
+            }
         };
         let parts = Arc::clone(&self.parts);
         let mut again = pin!(parts.target.again.notified());
@@ -43,7 +45,7 @@ impl<T: Object> Run<T> {
             self.deliver(events).await?;
         }
         if self.last == before && started.elapsed() < SHORT {
-            return Err(Failure::ShortWatch);
+            return Err(ReflectorFailure::ShortWatch);
         }
         Ok(State::Watch)
     }
@@ -52,7 +54,7 @@ impl<T: Object> Run<T> {
     ///
     /// While the fifo is full, nothing is read. If that takes so long that the server ends the watch, the next one
     /// starts where this one stopped, or with a list if the server has forgotten by then.
-    async fn deliver(&mut self, Events { events, bytes }: Events<T>) -> Result<(), Failure> {
+    async fn deliver(&mut self, Events { events, bytes }: Events<T>) -> Result<(), ReflectorFailure> {
         if events.is_empty() {
             return Ok(());
         }
@@ -86,7 +88,7 @@ impl<T: Object> Run<T> {
         result
     }
 
-    fn take(&mut self, event: Event<T>, deltas: &mut Vec<Delta<T>>) -> Result<(), Failure> {
+    fn take(&mut self, event: Event<T>, deltas: &mut Vec<Delta<T>>) -> Result<(), ReflectorFailure> {
         let (decoded, delta): (_, MakeDelta<T>) = match event {
             Event::Added(decoded) => (decoded, Delta::Added),
             Event::Modified(decoded) => (decoded, Delta::Updated),
@@ -94,8 +96,10 @@ impl<T: Object> Run<T> {
                 (decoded, |object| Delta::Deleted(Deleted { object, is_tombstone: false }))
             }
             Event::Bookmark { version, .. } => return self.advance(version),
-            Event::Error(status) => return Err(Failure::from_status(*status, None)),
-            Event::Malformed(words) => return Err(Failure::Malformed { expected: "a watch event", words }),
+            Event::Error(status) => return Err(ReflectorFailure::from_status(*status, None)),
+            Event::Malformed(words) => {
+                return Err(ReflectorFailure::Malformed { expected: "a watch event", words });
+            }
         };
         match decoded {
             Decoded::Object(object) => match object.version() {
@@ -119,7 +123,7 @@ impl<T: Object> Run<T> {
         skipped: Skipped,
         delta: MakeDelta<T>,
         deltas: &mut Vec<Delta<T>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReflectorFailure> {
         if let Some(version) = &skipped.version {
             self.advance(version.clone())?;
         }
@@ -133,11 +137,11 @@ impl<T: Object> Run<T> {
         Ok(())
     }
 
-    fn advance(&mut self, version: ResourceVersion) -> Result<(), Failure> {
+    fn advance(&mut self, version: ResourceVersion) -> Result<(), ReflectorFailure> {
         if let Some(last) = &self.last
             && version.is_before(last)
         {
-            return Err(Failure::WentBack { from: last.clone(), to: version });
+            return Err(ReflectorFailure::WentBack { from: last.clone(), to: version });
         }
         self.last = Some(version);
         Ok(())
@@ -158,7 +162,7 @@ fn told<T: Object>(delta: &Delta<T>) -> CacheChange {
 
 impl<T: Object> Reflector<T> {
     /// Begins a watch after a version.
-    async fn open_watch(&self, last: &ResourceVersion) -> Result<EventStream<T>, Failure> {
+    async fn open_watch(&self, last: &ResourceVersion) -> Result<EventStream<T>, ReflectorFailure> {
         let watch_timeout = self.config.random_watch_timeout(&self.env);
         let request = self.target.watch(last, watch_timeout);
         let bytes = self.send(request, self.config.silence(watch_timeout)).await?;

@@ -8,7 +8,7 @@ use setpoint_env::Env;
 use super::{BLOCK, ByteStream, LONGEST, Pipeline};
 use crate::Object;
 use crate::reflector::decode::Decoder;
-use crate::reflector::error::Failure;
+use crate::reflector::error::ReflectorFailure;
 use crate::reflector::format::Format;
 use crate::reflector::protobuf::{FrameSplitter, decode_frames};
 use crate::reflector::watch::{Event, LineSplitter, decode_lines};
@@ -36,7 +36,7 @@ pub(in crate::reflector) struct EventStream<T> {
     /// Events that were handed out too early.
     returned: Option<Events<T>>,
     /// How the stream ended. What came before is handed out first.
-    end: Option<Result<(), Failure>>,
+    end: Option<Result<(), ReflectorFailure>>,
 }
 
 impl<T: Object> EventStream<T> {
@@ -66,7 +66,7 @@ impl<T: Object> EventStream<T> {
     }
 
     /// The next events; `None` when the server closed the stream after a whole one.
-    pub(in crate::reflector) async fn next(&mut self) -> Result<Option<Events<T>>, Failure> {
+    pub(in crate::reflector) async fn next(&mut self) -> Result<Option<Events<T>>, ReflectorFailure> {
         if let Some(events) = self.returned.take() {
             return Ok(Some(events));
         }
@@ -118,11 +118,11 @@ impl<T: Object> EventStream<T> {
     }
 
     /// Takes what the body gave.
-    fn take(&mut self, chunk: Result<Option<Bytes>, Failure>) {
+    fn take(&mut self, chunk: Result<Option<Bytes>, ReflectorFailure>) {
         let chunk = match chunk {
             Ok(Some(chunk)) => chunk,
             Ok(None) if self.splitter.rest().is_empty() => return self.end = Some(Ok(())),
-            Ok(None) => return self.end = Some(Err(Failure::CutOff(self.splitter.expects()))),
+            Ok(None) => return self.end = Some(Err(ReflectorFailure::CutOff(self.splitter.expects()))),
             Err(failure) => return self.end = Some(Err(failure)),
         };
         match self.splitter.feed(chunk) {
@@ -131,7 +131,9 @@ impl<T: Object> EventStream<T> {
                 self.waiting += piece.len();
                 self.pieces.push(piece);
             }
-            Err(words) => self.end = Some(Err(Failure::Malformed { expected: "a watch event", words })),
+            Err(words) => {
+                self.end = Some(Err(ReflectorFailure::Malformed { expected: "a watch event", words }))
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use setpoint_env::Env;
 use super::{BLOCK, ByteStream, LONGEST, Pipeline};
 use crate::Object;
 use crate::reflector::decode::{Decoded, Decoder, Scratch};
-use crate::reflector::error::Failure;
+use crate::reflector::error::ReflectorFailure;
 use crate::reflector::format::Format;
 use crate::reflector::list::{Envelope, Found, ListScanner, NotAList};
 use crate::reflector::protobuf;
@@ -29,7 +29,7 @@ impl<T: Object> ItemStream<T> {
     }
 
     /// The next items; `None` after the last.
-    pub(in crate::reflector) async fn next(&mut self) -> Result<Option<Vec<Decoded<T>>>, Failure> {
+    pub(in crate::reflector) async fn next(&mut self) -> Result<Option<Vec<Decoded<T>>>, ReflectorFailure> {
         loop {
             let is_block = self.waiting >= BLOCK || (self.ended && !self.items.is_empty());
             if is_block && self.pipeline.has_room() {
@@ -50,7 +50,7 @@ impl<T: Object> ItemStream<T> {
         }
     }
 
-    fn take(&mut self, chunk: &[u8]) -> Result<(), Failure> {
+    fn take(&mut self, chunk: &[u8]) -> Result<(), ReflectorFailure> {
         self.scanner.feed(chunk);
         loop {
             match self.scanner.next() {
@@ -61,7 +61,7 @@ impl<T: Object> ItemStream<T> {
                 Ok(Found::NeedsMore) if self.scanner.held().len() <= LONGEST => return Ok(()),
                 Ok(Found::NeedsMore) | Err(NotAList) => {
                     let words = self.bytes.format.excerpt(self.scanner.held());
-                    return Err(Failure::Malformed { expected: "a list", words });
+                    return Err(ReflectorFailure::Malformed { expected: "a list", words });
                 }
             }
         }
@@ -82,7 +82,7 @@ impl<T: Object> ItemStream<T> {
     }
 
     /// What the list said about itself.
-    pub(in crate::reflector) fn finish(self) -> Result<Envelope, Failure> {
+    pub(in crate::reflector) fn finish(self) -> Result<Envelope, ReflectorFailure> {
         self.scanner.finish()
     }
 }
@@ -122,7 +122,7 @@ impl Scanner {
         }
     }
 
-    fn finish(self) -> Result<Envelope, Failure> {
+    fn finish(self) -> Result<Envelope, ReflectorFailure> {
         match self {
             Scanner::Json(list) => list.finish(),
             Scanner::Protobuf(list) => list.finish(),

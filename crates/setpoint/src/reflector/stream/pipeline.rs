@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use setpoint_env::{Env, Task};
 
-use crate::reflector::error::Failure;
+use crate::reflector::error::ReflectorFailure;
 
 /// The most pieces of decoding that may be under way. It does not depend on the machine, since a run must be
 /// the same everywhere. It is as many cores as one reader can keep busy; while all are at work, what arrives
@@ -35,11 +35,11 @@ impl<R: Send + 'static> Pipeline<R> {
     }
 
     /// The result of the oldest work. Waits for ever if there is none.
-    pub(super) async fn next(&mut self) -> Result<R, Failure> {
+    pub(super) async fn next(&mut self) -> Result<R, ReflectorFailure> {
         let Some(oldest) = self.in_flight.front_mut() else { return std::future::pending().await };
         let result = oldest.await;
         self.in_flight.pop_front();
         // Decoding catches the panics of transforms; this is a runtime that is shutting down, or a bug.
-        result.map_err(|error| Failure::Broken(error.to_string()))
+        result.map_err(|error| ReflectorFailure::Broken(error.to_string()))
     }
 }
