@@ -446,19 +446,23 @@ impl Player<'_> {
         self.until("explain alarms.spec", "FIELDS")?;
         let calm = |cpu: &str| ALARM.replace("busy", "calm").replace("900m", cpu);
         let (one, other) = ("--server-side --field-manager=first", "--server-side --field-manager=second");
-        self.expect(&format!("apply {one} -f -"), Some(&calm("2")), "serverside-applied")?;
-        self.expect(&format!("apply {other} -f -"), Some(&calm("3")), "conflict with \"first\"")?;
-        self.expect(&format!("apply {other} --dry-run=server -f -"), Some(&calm("2")), "(server dry run)")?;
+        self.expect(&format!("apply {one} -f -"), Some(&calm("2000m")), "serverside-applied")?;
+        self.expect(&format!("apply {other} -f -"), Some(&calm("3000m")), "conflict with \"first\"")?;
+        self.expect(
+            &format!("apply {other} --dry-run=server -f -"),
+            Some(&calm("2000m")),
+            "(server dry run)",
+        )?;
         let force = format!("apply {other} --force-conflicts -f -");
-        self.expect(&force, Some(&calm("3")), "serverside-applied")?;
+        self.expect(&force, Some(&calm("3000m")), "serverside-applied")?;
         self.expect("get alarm calm -o json --show-managed-fields", None, "\"operation\":\"Apply\"")?;
         self.expect("apply -f -", Some(&calm("much")), "must be a quantity")?;
         self.expect(
             "apply --server-side -f -",
-            Some(&calm("2, volume: loud")),
+            Some(&calm("2000m, volume: loud")),
             "field not declared in schema",
         )?;
-        self.expect("create -f -", Some(&calm("2, volume: loud")), "unknown field \"spec.volume\"")?;
+        self.expect("create -f -", Some(&calm("2000m, volume: loud")), "unknown field \"spec.volume\"")?;
         self.expect("patch alarm calm --type=merge -p '{\"spec\":{\"reason\":\"heat\"}}'", None, "patched")?;
         self.expect("label alarm calm a=b", None, "labeled")?;
         self.expect("get alarms -l a=b -o name", None, "calm")?;
