@@ -14,6 +14,7 @@ use crate::schema::Nulls;
 use crate::status::{Result, Status};
 
 pub(crate) use apply::decode as decode_applied;
+pub(crate) use merge::drop_nulls;
 pub(crate) use strategic::{conversion_error, go_text, go_type};
 
 /// The kinds of patches that Kubernetes knows, each with its media type.

@@ -1,10 +1,18 @@
 //! Every kind of object that the server has right now.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use setpoint::kube::core::{ApiResource, DynamicObject};
-use setpoint::kube::discovery::{Discovery, Scope, verbs};
+use http::Request;
+use http::header::ACCEPT;
+use serde_json::Value;
+use setpoint::kube::core::discovery::v2::{
+    ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscovery,
+};
+use setpoint::kube::core::{ApiResource, DynamicObject, GroupVersion, Version};
+use setpoint::kube::discovery::verbs;
 use setpoint::kube::{self, Api, Client};
 use tokio::time::timeout;
 
@@ -49,10 +57,8 @@ impl Resource {
 
 /// The group-versions whose kinds the server does not know at the moment, because whoever answers for them is away.
 pub(crate) async fn unknown(client: &Client) -> Result<Vec<String>, kube::Error> {
-    let asked = timeout(LIMIT, client.list_api_groups_aggregated()).await;
-    let groups = asked.map_err(|late| kube::Error::Service(late.into()))??.items;
     let mut unknown = Vec::new();
-    for group in groups {
+    for group in groups(client, "/apis").await? {
         let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
         let versions = group.versions.into_iter();
         let stale = versions.filter(|version| version.freshness.as_deref() == Some("Stale"));
@@ -64,15 +70,120 @@ pub(crate) async fn unknown(client: &Client) -> Result<Vec<String>, kube::Error>
 
 /// Asks the server for all its kinds, ordered by name.
 pub(crate) async fn discover(client: &Client) -> Result<Vec<Arc<Resource>>, kube::Error> {
-    let asked = timeout(LIMIT, Discovery::new(client.clone()).run_aggregated()).await;
-    let discovery = asked.map_err(|late| kube::Error::Service(late.into()))??;
-    let mut resources = Vec::new();
-    for group in discovery.groups_alphabetical() {
-        resources.extend(group.resources_by_stability().into_iter().map(|(api, capabilities)| {
-            let is_namespaced = capabilities.scope == Scope::Namespaced;
-            Arc::new(Resource { api, is_namespaced, verbs: capabilities.operations })
-        }));
+    let mut resources = BTreeMap::new();
+    for path in ["/api", "/apis"] {
+        for group in groups(client, path).await? {
+            let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
+            let mut versions = group.versions;
+            versions.sort_by_cached_key(|version| Reverse(stability(version.version.as_deref())));
+            for version in versions {
+                let group_version = GroupVersion::gv(&name, &version.version.unwrap_or_default());
+                for resource in version.resources.into_iter().filter_map(|found| read(found, &group_version))
+                {
+                    resources.entry(resource.name()).or_insert_with(|| Arc::new(resource));
+                }
+            }
+        }
     }
-    resources.sort_by_key(|resource| resource.name());
-    Ok(resources)
+    Ok(resources.into_values().collect())
+}
+
+fn stability(version: Option<&str>) -> impl Ord + use<> {
+    Version::parse(version.unwrap_or_default()).priority()
+}
+
+/// None if it has no objects of its own, only parts.
+fn read(found: APIResourceDiscovery, version: &GroupVersion) -> Option<Resource> {
+    let kind = found.response_kind?.kind.filter(|kind| !kind.is_empty())?;
+    let api = ApiResource {
+        group: version.group.clone(),
+        version: version.version.clone(),
+        api_version: version.api_version(),
+        kind,
+        plural: found.resource?,
+    };
+    Some(Resource { api, is_namespaced: found.scope.as_deref() == Some("Namespaced"), verbs: found.verbs })
+}
+
+/// The groups of one of the two documents of discovery. kube's own functions want lists where kube-apiserver has `null`: it hands on
+/// what the server of an APIService has said, and Go writes a list without items so.
+async fn groups(client: &Client, path: &str) -> Result<Vec<APIGroupDiscovery>, kube::Error> {
+    let request = Request::get(path).header(ACCEPT, ACCEPT_AGGREGATED_DISCOVERY_V2);
+    let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
+    let asked = timeout(LIMIT, client.request::<Value>(request)).await;
+    let mut document = asked.map_err(|late| kube::Error::Service(late.into()))??;
+    if document["kind"] != "APIGroupDiscoveryList" {
+        let why = format!("{path} is answered with {}, not an APIGroupDiscoveryList", document["kind"]);
+        return Err(kube::Error::Service(why.into()));
+    }
+    drop_nulls(&mut document);
+    let list: APIGroupDiscoveryList = serde_json::from_value(document).map_err(kube::Error::SerdeError)?;
+    Ok(list.items)
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Response;
+    use serde_json::json;
+    use setpoint::kube::client::Body;
+
+    use super::*;
+
+    /// A client of a server that has these groups beside the one of pods.
+    fn client(groups: Value) -> Client {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let pods = json!({"resource": "pods", "responseKind": {"group": "", "version": "", "kind": "Pod"},
+                "scope": "Namespaced", "singularResource": "pod", "verbs": ["list"]});
+            let core =
+                json!([{"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": [pods]}]}]);
+            let items = if request.uri().path() == "/api" { core } else { groups.clone() };
+            let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": items});
+            let answer = Response::new(Body::from(list.to_string().into_bytes()));
+            std::future::ready(Ok::<_, std::convert::Infallible>(answer))
+        });
+        Client::new(service, "default")
+    }
+
+    /// KubeVirt lists its subresources so, and kube-apiserver says what it says.
+    #[tokio::test]
+    async fn null_in_discovery_hides_no_kinds() {
+        let empty = json!({"group": "", "version": "", "kind": ""});
+        let part = json!({"subresource": "vnc", "responseKind": empty, "verbs": null});
+        let whole = json!({"resource": "things", "responseKind": empty, "scope": "Namespaced", "singularResource": "",
+            "verbs": null, "subresources": [part]});
+        let client = client(json!([
+            {"metadata": {"name": "g"}, "versions": [{"version": "v1", "resources": [whole], "freshness": "Current"}]},
+            {"metadata": {"name": "h"}, "versions": [{"version": "v1", "resources": null, "freshness": "Stale"}]},
+        ]));
+        let names: Vec<String> = discover(&client).await.unwrap().iter().map(|found| found.name()).collect();
+        assert_eq!(names, ["pods"]);
+        assert_eq!(unknown(&client).await.unwrap(), ["h/v1"]);
+    }
+
+    #[tokio::test]
+    async fn a_kind_is_taken_in_its_most_stable_version_and_two_resources_may_have_one_kind() {
+        let resource = |name: &str| {
+            json!({"resource": name, "responseKind": {"group": "", "version": "", "kind": "Thing"}, "scope": "Cluster",
+                "singularResource": "", "verbs": ["list"]})
+        };
+        let client = client(json!([{"metadata": {"name": "g"}, "versions": [
+            {"version": "v2beta1", "resources": [resource("things"), resource("old-things")]},
+            {"version": "v1", "resources": [resource("things"), resource("more-things")]},
+        ]}]));
+        let found = discover(&client).await.unwrap();
+        let found: Vec<_> =
+            found.iter().map(|found| format!("{} {}", found.name(), found.api.version)).collect();
+        assert_eq!(found, ["more-things.g v1", "old-things.g v2beta1", "pods v1", "things.g v1"]);
+    }
 }

@@ -1,6 +1,8 @@
 //! An extension API server with two group-versions: `metrics.k8s.io/v1beta1`, which `kubectl top` and the
-//! HorizontalPodAutoscaler read, and `peaks.example.com/v1`, whose objects this program keeps, with a change feed of its own.
+//! HorizontalPodAutoscaler read, and `peaks.example.com/v1`: peaks, which this program keeps, with a change feed of its own, and
+//! alarms, which clients write.
 
+mod alarms;
 mod install;
 mod metrics;
 mod peaks;
@@ -9,6 +11,7 @@ use kube::Client;
 use setpoint_apiserver::extension::{Delegation, ExtensionError, ExtensionServer, Kind};
 use setpoint_env::Env;
 
+pub use alarms::{Alarm, AlarmSpec, AlarmStatus};
 pub use install::{NAMESPACE, SERVICE, install};
 pub use metrics::{CPU, MEMORY, NodeMetrics, Nodes, PodMetrics, Pods};
 pub use peaks::{Peak, Peaks, follow};
@@ -24,6 +27,7 @@ pub async fn server(client: Client, peaks: Peaks, env: &Env) -> Result<Extension
                 .column("CPU", "string", ".cpu")
                 .column("Seen", "date", ".seen"),
         )
+        .kind(alarms::kind())
         .delegation(Delegation::to(client))
         .build(env)
         .await

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Parser;
 use example_extension_server::{NAMESPACE, Nodes, Peaks, SERVICE};
-use kube::Client;
+use kube::{Api, Client};
 use setpoint::ClientConfig;
 use setpoint_apiserver::User;
 use setpoint_apiserver::extension::Asked;
@@ -52,9 +52,10 @@ async fn main() -> anyhow::Result<()> {
     let identity = identity(&arguments, &client, listener.local_addr()?.port(), &env).await?;
     let asked = Asked::by(User::new("extension-server", [""; 0]));
     let nodes = Nodes::new(client, env.clone());
+    let alarms = Api::all(server.client());
     tokio::select! {
         served = server.serve(listener, &identity, CancellationToken::new()) => served?,
-        () = example_extension_server::follow(&peaks, &nodes, &asked) => {}
+        () = example_extension_server::follow(&peaks, &nodes, &alarms, &asked) => {}
         stopped = stop() => stopped?,
     }
     server.close().await;

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use setpoint_apiserver::extension::{Asked, Failure, Listed, Resource};
 use setpoint_env::Env;
+use setpoint_kinds::Quantity;
 
 /// Annotations of a pod: what each of its containers uses, in thousandths of a processor and in MiB.
 pub const CPU: &str = "metrics.example.com/millicpu";
@@ -132,30 +133,14 @@ pub(crate) fn millicpu(usage: &Usage) -> u64 {
     usage.get("cpu").and_then(|text| millis(text)).unwrap_or(0)
 }
 
-/// `250m`, `2`.
-fn millis(text: &str) -> Option<u64> {
-    match text.strip_suffix('m') {
-        Some(millis) => millis.parse().ok(),
-        None => text.parse::<u64>().ok()?.checked_mul(1000),
-    }
+/// `250m`, `2`, `0.5`, in thousandths.
+pub(crate) fn millis(text: &str) -> Option<u64> {
+    u64::try_from(Quantity::parse(text).ok()?.millis()).ok()
 }
 
-/// `64Mi`, `1Gi`, `100M`, `1024`.
+/// `64Mi`, `1.5Gi`, `2T`, `1024`.
 fn bytes(text: &str) -> Option<u64> {
-    const UNITS: [(&str, u64); 6] = [
-        ("Ki", 1 << 10),
-        ("Mi", 1 << 20),
-        ("Gi", 1 << 30),
-        ("k", 1_000),
-        ("M", 1_000_000),
-        ("G", 1_000_000_000),
-    ];
-    for (suffix, unit) in UNITS {
-        if let Some(number) = text.strip_suffix(suffix) {
-            return number.parse::<u64>().ok()?.checked_mul(unit);
-        }
-    }
-    text.parse().ok()
+    u64::try_from(Quantity::parse(text).ok()?.whole()).ok()
 }
 
 fn is_running(pod: &Pod) -> bool {
@@ -283,10 +268,13 @@ mod tests {
 
     #[test]
     fn quantities_are_read() {
-        assert_eq!((millis("250m"), millis("2"), millis("x")), (Some(250), Some(2000), None));
-        assert_eq!(
-            (bytes("64Mi"), bytes("1k"), bytes("7"), bytes("")),
-            (Some(64 << 20), Some(1000), Some(7), None)
-        );
+        let processors = ["250m", "2", "0.5", "1e3", "x", "-1"].map(millis);
+        assert_eq!(processors, [Some(250), Some(2000), Some(500), Some(1_000_000), None, None]);
+        let amounts = ["64Mi", "1k", "7", "1Ti", "1.5Gi", "2T", "100m", "1e3", ""].map(bytes);
+        let expected = [64 << 20, 1000, 7, 1 << 40, 3 << 29, 2_000_000_000_000, 1, 1000]
+            .map(Some)
+            .into_iter()
+            .chain([None]);
+        assert_eq!(amounts.to_vec(), expected.collect::<Vec<_>>());
     }
 }

@@ -9,12 +9,14 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
+use kube::api::Api;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use setpoint_apiserver::extension::{Asked, Change, Changes, Failure, Listed, Resource, Verbs};
 use setpoint_env::Env;
 use tokio::sync::watch;
 
+use crate::alarms::{self, Alarm};
 use crate::metrics::{NodeMetrics, Nodes, millicpu};
 
 /// How often is looked.
@@ -98,6 +100,10 @@ impl Peaks {
         Peaks { state: Arc::new(Mutex::new(state)), newest: watch::Sender::new(begin), env }
     }
 
+    fn all(&self) -> Vec<Peak> {
+        self.state().peaks.values().cloned().collect()
+    }
+
     /// Nothing that is locked can panic; and if it could, what is there is still whole.
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -172,8 +178,8 @@ impl Resource for Peaks {
     }
 }
 
-/// Looks again and again what nodes use, for as long as it is polled.
-pub async fn follow(peaks: &Peaks, nodes: &Nodes, asked: &Asked) {
+/// Looks again and again what nodes use, and whether that raises alarms, for as long as it is polled.
+pub async fn follow(peaks: &Peaks, nodes: &Nodes, alarms: &Api<Alarm>, asked: &Asked) {
     loop {
         match nodes.list(asked).await {
             Ok(all) => {
@@ -184,6 +190,9 @@ pub async fn follow(peaks: &Peaks, nodes: &Nodes, asked: &Asked) {
                 }
             }
             Err(error) => tracing::warn!(%error, "the nodes could not be measured"),
+        }
+        if let Err(error) = alarms::raise(alarms, &peaks.all()).await {
+            tracing::warn!(%error, "the alarms could not be raised");
         }
         tokio::time::sleep(INTERVAL).await;
     }

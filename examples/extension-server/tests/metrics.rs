@@ -13,7 +13,9 @@ use setpoint_apiserver::{ApiServer, FrontProxy, User};
 use setpoint_env::Env;
 use tokio::net::TcpListener;
 
-use example_extension_server::{CPU, NAMESPACE, NodeMetrics, Nodes, Peak, Peaks, PodMetrics, SERVICE};
+use example_extension_server::{
+    Alarm, AlarmSpec, CPU, NAMESPACE, NodeMetrics, Nodes, Peak, Peaks, PodMetrics, SERVICE,
+};
 
 #[tokio::test]
 async fn nodes_and_pods_have_metrics_and_peaks_are_seen() {
@@ -67,12 +69,20 @@ async fn nodes_and_pods_have_metrics_and_peaks_are_seen() {
 
     let asked = Asked::by(User::admin());
     let nodes = Nodes::new(client.clone(), env.clone());
-    let following = example_extension_server::follow(&own, &nodes, &asked);
+    let (alarms, direct): (Api<Alarm>, Api<Alarm>) = (Api::all(client.clone()), Api::all(server.client()));
+    for (name, cpu) in [("low", "0.4"), ("high", "2")] {
+        let alarm = Alarm::new(name, AlarmSpec { cpu: cpu.to_owned(), reason: None });
+        alarms.create(&PostParams::default(), &alarm).await.unwrap();
+    }
+    let bad = Alarm::new("bad", AlarmSpec { cpu: "much".to_owned(), reason: None });
+    let refused = alarms.create(&PostParams::default(), &bad).await.unwrap_err();
+    assert!(refused.to_string().contains("must be a quantity"), "{refused}");
+    let following = example_extension_server::follow(&own, &nodes, &direct, &asked);
     let peaks: Api<Peak> = Api::all(client);
     let seen = async {
         loop {
             match peaks.get_opt("n1").await {
-                Ok(Some(peak)) => break peak,
+                Ok(Some(peak)) if is_raised(&alarms, "low").await => break peak,
                 _ => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
@@ -82,6 +92,7 @@ async fn nodes_and_pods_have_metrics_and_peaks_are_seen() {
         peak = tokio::time::timeout(Duration::from_secs(20), seen) => peak.expect("it is seen"),
     };
     assert_eq!(peak.cpu, "450m");
+    assert!(!is_raised(&alarms, "high").await);
     let mut watch = peaks
         .watch(&WatchParams::default(), peak.metadata.resource_version.as_deref().unwrap())
         .await
@@ -105,6 +116,11 @@ async fn nodes_and_pods_have_metrics_and_peaks_are_seen() {
     assert_eq!(told.cpu, "1000m");
     let refused = peaks.delete("n1", &kube::api::DeleteParams::default()).await.unwrap_err();
     assert!(matches!(refused, kube::Error::Api(status) if status.code == 405));
+}
+
+async fn is_raised(alarms: &Api<Alarm>, name: &str) -> bool {
+    let status = alarms.get(name).await.unwrap().status;
+    status.is_some_and(|status| status.raised == ["n1"])
 }
 
 fn peak_of(node: &str, cpu: &str) -> NodeMetrics {

@@ -34,7 +34,7 @@ pub(super) fn run(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let (seconds, events) = if bench.quick { ("1", "1000") } else { ("5", "10000") };
     for _ in 0..bench.rounds() {
         for connections in CONNECTIONS {
-            let case = format!("creates by {connections} connections, a watch of {events} events");
+            let case = format!("aggregation: {connections} connections create, one watches {events} events");
             let mut measure = |side: &str, server: &Server| -> Result<()> {
                 let before = server.cpu()?;
                 let mut command = std::process::Command::new(&program);

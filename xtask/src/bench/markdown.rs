@@ -7,13 +7,14 @@ use anyhow::{Context, Result, ensure};
 use super::figures::{Figures, Row, Series};
 
 /// The tables: a name, and what the names of their cases begin with or hold.
-const TABLES: [(&str, &str); 15] = [
+const TABLES: [(&str, &str); 16] = [
     ("informer", "informer of"),
     ("lookups", "lookups in"),
     ("growth", "growth from"),
     ("queue", "queue,"),
     ("start", "start"),
     ("ceiling", "encoded beforehand"),
+    ("aggregation", "aggregation:"),
     ("operations", " by "),
     ("disk", "the disk"),
     ("fan-out", " watchers, "),

@@ -6,6 +6,7 @@ mod script;
 mod transcript;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -20,7 +21,7 @@ use crate::workspace::Program;
 pub(crate) const SUITE: &str = "aggregation";
 
 /// The parts of the script, for `--list`.
-pub(crate) const NAMES: [&str; 7] = script::NAMES;
+pub(crate) const NAMES: [&str; 9] = script::NAMES;
 
 /// The programs that the suite is about.
 struct Programs {
@@ -65,8 +66,22 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, binary: &Path, skip_build:
     };
     let both = (|| {
         let theirs = {
-            let controllers = "namespace-controller,garbage-collector-controller";
-            let server = Server::kube_apiserver_with(&programs.reference, &programs.manager, controllers)?;
+            let controllers = "namespace-controller,garbage-collector-controller,deployment-controller,\
+                replicaset-controller,node-lifecycle-controller,horizontal-pod-autoscaler-controller";
+            let mut server =
+                Server::kube_apiserver_with(&programs.reference, &programs.manager, controllers)?;
+            // Pods run on our nodes.
+            let mut nodes = Command::new(binary);
+            nodes.args([
+                "cluster",
+                "--kubeconfig",
+                "kubeconfig",
+                "--controllers",
+                "scheduler",
+                "--nodes",
+                "2",
+            ]);
+            server.run_beside(nodes, "cluster.log")?;
             play(&programs, &server)?
         };
         let ours = play(&programs, &Server::setpoint_cluster(binary)?)?;

@@ -136,6 +136,14 @@ impl Peer {
             .with_context(|| format!("{} does not require {}", path.display(), self.versioned_by))
     }
 
+    /// The version of Kubernetes that it is of: modules that come with v1.37.1 are v0.37.1, and servers among them do not start as
+    /// version 0.
+    fn kubernetes_version(&self) -> Result<String> {
+        let version = self.version()?;
+        let of_release = version.strip_prefix("v0.").filter(|_| self.versioned_by.starts_with("k8s.io/"));
+        Ok(of_release.map_or_else(|| version.clone(), |rest| format!("v1.{rest}")))
+    }
+
     /// Where the module proxy has put the source of the program, for what comes with it.
     pub(crate) fn source(&self) -> Result<PathBuf> {
         let mut command = Command::new("go");
@@ -155,7 +163,7 @@ impl Peer {
     }
 
     fn file_name(&self) -> Result<String> {
-        let version = self.version()?;
+        let version = self.kubernetes_version()?;
         // Our own program changes without a change of version.
         let suffix = if self.package.starts_with('.') {
             format!("-{:016x}", digest(&self.folder().join(self.package))?)
@@ -231,7 +239,7 @@ fn build_command(peer: &Peer, output: &Path) -> Result<Command> {
     let mut command = Command::new("nice");
     command
         .args(["-n", "15", "go", "build", "-mod=readonly", "-trimpath", "-ldflags"])
-        .arg(linker_flags(&peer.version()?))
+        .arg(linker_flags(&peer.kubernetes_version()?))
         .arg("-o")
         .arg(output)
         .arg(peer.package)
@@ -289,6 +297,14 @@ mod tests {
         for peer in ALL {
             assert!(peer.version().unwrap().starts_with('v'), "{}", peer.name);
         }
+    }
+
+    #[test]
+    fn a_module_of_kubernetes_is_of_its_release() {
+        let version = SAMPLE_APISERVER.version().unwrap();
+        assert!(version.starts_with("v0."), "{version}");
+        assert_eq!(SAMPLE_APISERVER.kubernetes_version().unwrap(), KUBECTL.version().unwrap());
+        assert_eq!(CONTROLLER_RUNTIME.kubernetes_version().unwrap(), CONTROLLER_RUNTIME.version().unwrap());
     }
 
     #[test]

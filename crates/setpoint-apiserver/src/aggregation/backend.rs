@@ -30,7 +30,10 @@ pub(crate) struct Backend {
     pub(super) wake: Notify,
     /// Told when its schemas are to be read.
     pub(super) schemas_due: Notify,
-    /// Cancelled when nobody shall talk to it any more.
+    /// Cancelled when the APIService says something else, and another one has taken its place.
+    pub(super) replaced: CancellationToken,
+    /// Cancelled when nobody shall talk to this service any more; shared with those that have taken its place. As with
+    /// kube-apiserver, new priorities and authorities do not cut off who is connected.
     pub(super) ended: CancellationToken,
     pub(super) resources: RwLock<Resources>,
     pub(super) open_api: RwLock<Option<Arc<OpenApi>>>,
@@ -102,10 +105,9 @@ impl Spec {
         }
     }
 
-    fn leads_to_the_same(&self, other: &Spec) -> bool {
-        let place =
-            |spec: &Spec| (spec.namespace.clone(), spec.service.clone(), spec.port, spec.trusted.clone());
-        place(self) == place(other)
+    /// Whether the same service answers.
+    pub(super) fn leads_to_the_same(&self, other: &Spec) -> bool {
+        (&self.namespace, &self.service, self.port) == (&other.namespace, &other.service, other.port)
     }
 }
 
@@ -118,7 +120,8 @@ impl Backend {
             is_available: AtomicBool::new(is_available),
             wake: Notify::new(),
             schemas_due: Notify::new(),
-            ended: CancellationToken::new(),
+            replaced: CancellationToken::new(),
+            ended: old.map(|old| old.ended.clone()).unwrap_or_default(),
             resources: RwLock::new(old.map(|old| old.resources.read().clone()).unwrap_or_default()),
             open_api: RwLock::new(old.and_then(|old| old.open_api.read().clone())),
             spec,

@@ -63,9 +63,16 @@ impl Registered {
         found.is_some_and(|found| Arc::ptr_eq(found, backend))
     }
 
-    /// Ends what goes on with backends that are not among these.
+    /// Ends what goes on with backends that are not among these: that they are looked after, and what goes through them unless
+    /// the same service still answers.
     pub(super) fn end_all_but(&self, kept: &Registered) {
-        self.all().filter(|backend| !kept.has(backend)).for_each(|backend| backend.ended.cancel());
+        for backend in self.all().filter(|backend| !kept.has(backend)) {
+            backend.replaced.cancel();
+            let next = kept.find(&backend.spec.group, &backend.spec.version);
+            if !next.is_some_and(|next| next.spec.leads_to_the_same(&backend.spec)) {
+                backend.ended.cancel();
+            }
+        }
     }
 
     /// The schemas of all backends, those of the greatest priority first.

@@ -153,7 +153,7 @@ fn wake(
     }
 }
 
-/// Looks after one backend until it ends.
+/// Looks after one backend until another one takes its place.
 async fn tend(core: Weak<Core>, backend: Arc<Backend>) {
     let both = async {
         // Schemas are large, and a backend may take its time to tell them. Whether it answers is known meanwhile.
@@ -162,7 +162,7 @@ async fn tend(core: Weak<Core>, backend: Arc<Backend>) {
             () = read_schemas(core, &backend) => {}
         }
     };
-    backend.ended.run_until_cancelled(both).await;
+    backend.replaced.run_until_cancelled(both).await;
 }
 
 async fn look_again(core: Weak<Core>, backend: &Backend) {

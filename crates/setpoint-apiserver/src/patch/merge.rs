@@ -47,7 +47,7 @@ fn merge(fields: &mut Map<String, Value>, patch: Map<String, Value>) {
 }
 
 /// Removes the fields that are null, at any depth. Items of lists stay.
-pub(super) fn drop_nulls(value: &mut Value) {
+pub(crate) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.retain(|_, value| !value.is_null());

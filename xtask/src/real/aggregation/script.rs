@@ -14,14 +14,16 @@ use crate::real::http::Client;
 use crate::real::kubectl::Kubectl;
 use crate::real::servers::{Server, free_port, spawn};
 
-pub(super) const NAMES: [&str; 7] =
-    [REGISTER, "kubectl-VERSION: objects", RESTART, COLLECT, DEAD, UNREGISTER, EXAMPLE];
+pub(super) const NAMES: [&str; 9] =
+    [REGISTER, "kubectl-VERSION: objects", RESTART, COLLECT, DEAD, UNREGISTER, EXAMPLE, WRITTEN, SCALED];
 const REGISTER: &str = "a group-version is registered";
 const RESTART: &str = "the server restarts";
 const COLLECT: &str = "namespaces and owners take objects with them";
 const DEAD: &str = "the server is away";
 const UNREGISTER: &str = "the group-version goes";
 const EXAMPLE: &str = "our own extension server";
+const WRITTEN: &str = "a kind of our own extension server is written";
+const SCALED: &str = "an autoscaler by the figures of our own extension server";
 
 /// How long something may take that comes by itself.
 const LIMIT: Duration = Duration::from_secs(150);
@@ -47,6 +49,36 @@ metadata: {name: measured, annotations: {metrics.example.com/millicpu: '400', me
 spec:
   nodeName: measured
   containers: [{name: main, image: nginx}]
+";
+
+const ALARM: &str = "\
+apiVersion: peaks.example.com/v1
+kind: Alarm
+metadata: {name: busy}
+spec: {cpu: 900m}
+";
+
+/// Each pod uses a fifth of what it requests.
+const WEB: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, annotations: {metrics.example.com/millicpu: '200'}}
+    spec:
+      containers: [{name: main, image: nginx, resources: {requests: {cpu: 1, memory: 64Mi}}}]
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  minReplicas: 1
+  maxReplicas: 4
+  metrics:
+  - {type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}
 ";
 
 /// Our own extension server, and a program on client-go that reads its kinds.
@@ -102,6 +134,14 @@ impl Player<'_> {
 
     fn say_given(&mut self, line: &str, input: Option<&str>) -> Result<()> {
         let text = self.printed(line, input)?;
+        self.transcript.step(line, text);
+        Ok(())
+    }
+
+    /// The same, and it must print this: what fails in the same way on both is no success.
+    fn expect(&mut self, line: &str, input: Option<&str>, expected: &str) -> Result<()> {
+        let text = self.printed(line, input)?;
+        ensure!(text.contains(expected), "kubectl {line}\nlacks:  {expected}\nprints: {text}");
         self.transcript.step(line, text);
         Ok(())
     }
@@ -378,10 +418,77 @@ impl Player<'_> {
         self.say("create namespace brief")?;
         self.say("create configmap -n brief map")?;
         self.say("delete namespace brief --timeout=120s")?;
+        self.written()?;
+        self.scaled()?;
         drop(running);
         self.say("delete apiservice v1beta1.metrics.k8s.io v1.peaks.example.com")?;
         self.say("delete pod measured --force --grace-period=0")?;
         self.say("delete node measured")
+    }
+
+    /// Clients write a kind that the library keeps: kubectl's own apply, and the server's.
+    fn written(&mut self) -> Result<()> {
+        self.transcript.begin(WRITTEN.to_owned());
+        let mut watch = self.kubectl.start("get alarms --watch --output-watch-events -o name")?;
+        self.expect("apply -f -", Some(ALARM), "alarm.peaks.example.com/busy created")?;
+        self.expect("apply -f -", Some(ALARM), "unchanged")?;
+        let lower = ALARM.replace("900m", "400m");
+        self.expect("apply -f -", Some(&lower), "configured")?;
+        self.until("get alarm busy -o jsonpath='raised={.status.raised}'", "measured")?;
+        for _ in 0..3 {
+            let line = watch.next(Duration::from_secs(30))?;
+            self.transcript.step("watch alarms", line);
+        }
+        drop(watch);
+        self.say("get alarm busy -o json")?;
+        self.say("get alarms")?;
+        self.say("describe alarm busy")?;
+        self.until("explain alarms.spec", "FIELDS")?;
+        let calm = |cpu: &str| ALARM.replace("busy", "calm").replace("900m", cpu);
+        let (one, other) = ("--server-side --field-manager=first", "--server-side --field-manager=second");
+        self.expect(&format!("apply {one} -f -"), Some(&calm("2000m")), "serverside-applied")?;
+        self.expect(&format!("apply {other} -f -"), Some(&calm("3000m")), "conflict with \"first\"")?;
+        self.expect(
+            &format!("apply {other} --dry-run=server -f -"),
+            Some(&calm("2000m")),
+            "(server dry run)",
+        )?;
+        let force = format!("apply {other} --force-conflicts -f -");
+        self.expect(&force, Some(&calm("3000m")), "serverside-applied")?;
+        self.expect("get alarm calm -o json --show-managed-fields", None, "\"operation\":\"Apply\"")?;
+        self.expect("apply -f -", Some(&calm("much")), "must be a quantity")?;
+        self.expect(
+            "apply --server-side -f -",
+            Some(&calm("2000m, volume: loud")),
+            "field not declared in schema",
+        )?;
+        self.expect("create -f -", Some(&calm("2000m, volume: loud")), "unknown field \"spec.volume\"")?;
+        self.expect("patch alarm calm --type=merge -p '{\"spec\":{\"reason\":\"heat\"}}'", None, "patched")?;
+        self.expect("label alarm calm a=b", None, "labeled")?;
+        self.expect("get alarms -l a=b -o name", None, "calm")?;
+        self.expect("delete alarm calm", None, "deleted")?;
+        self.expect("delete alarms --all", None, "deleted")?;
+        self.say("get alarms")
+    }
+
+    /// A HorizontalPodAutoscaler reads `metrics.k8s.io`.
+    fn scaled(&mut self) -> Result<()> {
+        self.transcript.begin(SCALED.to_owned());
+        self.say("create namespace scaled")?;
+        self.say_given("create -n scaled -f -", Some(WEB))?;
+        let available = "get deployment -n scaled web -o jsonpath='available={.status.availableReplicas}'";
+        self.until(available, "available=1")?;
+        let state = "get hpa -n scaled web -o jsonpath='at={.status.currentMetrics[0].resource.current.averageUtilization} wanted={.status.desiredReplicas}'";
+        self.until(state, "at=20 wanted=1")?;
+        // The pod has a name of its own.
+        self.kubectl.ok("annotate pods -n scaled --all metrics.example.com/millicpu=900 --overwrite")?;
+        // The second pod uses 200: together they are within the tolerance.
+        self.until(state, "at=55 wanted=2")?;
+        self.until(available, "available=2")?;
+        self.say("get hpa -n scaled web")?;
+        let told = "get events -n scaled --field-selector reason=SuccessfulRescale -o jsonpath='{.items[*].message}'";
+        self.until(told, "New size: 2")?;
+        self.say("delete namespace scaled --timeout=120s")
     }
 
     fn unregister(&mut self) -> Result<()> {

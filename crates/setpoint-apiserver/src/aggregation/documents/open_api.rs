@@ -33,8 +33,8 @@ pub(super) async fn learn(core: &Core, backend: &Backend) -> Result<bool, String
     if index.code != StatusCode::OK {
         return Err(format!("it answers {}", index.code));
     }
-    let mut index = index.json()?;
-    let Value::String(url) = index["paths"][&path]["serverRelativeURL"].take() else {
+    let index = index.json()?;
+    let Some(url) = index["paths"][&path]["serverRelativeURL"].as_str().map(str::to_owned) else {
         return Err("it has no schemas of this version".to_owned());
     };
     // It is shown to clients, and asked for here.
@@ -55,7 +55,7 @@ pub(super) async fn learn(core: &Core, backend: &Backend) -> Result<bool, String
 
 /// The document without paths of other group-versions, which it has no say in.
 fn only_own(mut document: Value, prefix: &str) -> Value {
-    if let Some(paths) = document["paths"].as_object_mut() {
+    if let Some(paths) = document.get_mut("paths").and_then(Value::as_object_mut) {
         let all: Map<String, Value> = std::mem::take(paths);
         *paths = all
             .into_iter()

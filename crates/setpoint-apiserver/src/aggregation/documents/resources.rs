@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::super::Backend;
 use super::super::backend::Spec;
 use super::fetch;
+use crate::patch::drop_nulls;
 use crate::server::Core;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -104,7 +105,7 @@ pub(super) async fn learn(core: &Core, backend: &Backend) -> Result<bool, String
         StatusCode::NOT_MODIFIED if tag.is_some() => return Ok(false),
         StatusCode::OK if is_aggregated => {
             let tag = found.headers.get(header::ETAG).cloned();
-            Resources { known: Some(newer(&found.json()?, spec)?), tag }
+            Resources { known: Some(newer(found.json()?, spec)?), tag }
         }
         _ => {
             let found = fetch(core, backend, spec.path(), "application/json", None, LIMIT).await?;
@@ -121,7 +122,9 @@ pub(super) async fn learn(core: &Core, backend: &Backend) -> Result<bool, String
 }
 
 /// What a document of all groups says about one version.
-fn newer(document: &Value, spec: &Spec) -> Result<Vec<Resource>, String> {
+fn newer(mut document: Value, spec: &Spec) -> Result<Vec<Resource>, String> {
+    // Go writes null for a list or an object that it has none of.
+    drop_nulls(&mut document);
     let groups = document["items"].as_array().into_iter().flatten();
     let of_group =
         groups.filter(|group| group["metadata"]["name"].as_str().unwrap_or_default() == spec.group);
@@ -158,43 +161,72 @@ struct Older {
     categories: Vec<String>,
 }
 
-fn older(mut document: Value) -> Result<Vec<Resource>, String> {
-    let all: Vec<Older> =
-        serde_json::from_value(document["resources"].take()).map_err(|error| error.to_string())?;
-    let mut resources: Vec<Resource> = Vec::new();
-    for one in all {
-        let response_kind = Kind { group: one.group, version: one.version, kind: one.kind };
-        let scope = if one.namespaced { Scope::Namespaced } else { Scope::Cluster };
-        let Some((name, part)) = one.name.split_once('/') else {
-            resources.push(Resource {
-                resource: one.name,
-                response_kind,
-                scope,
-                singular_resource: one.singular_name,
-                verbs: one.verbs,
-                short_names: one.short_names,
-                categories: one.categories,
-                subresources: Vec::new(),
-            });
-            continue;
-        };
-        let subresource = Subresource { subresource: part.to_owned(), response_kind, verbs: one.verbs };
-        match resources.iter_mut().find(|resource| resource.resource == name) {
-            Some(resource) => resource.subresources.push(subresource),
-            // A part without a whole.
-            None => resources.push(Resource {
-                resource: name.to_owned(),
-                response_kind: Kind::default(),
-                scope,
-                singular_resource: String::new(),
-                verbs: Vec::new(),
-                short_names: Vec::new(),
-                categories: Vec::new(),
-                subresources: vec![subresource],
-            }),
+fn older(document: Value) -> Result<Vec<Resource>, String> {
+    let Value::Object(mut list) = document else { return Err("it is no list of resources".to_owned()) };
+    let mut all = list.remove("resources").unwrap_or_default();
+    drop_nulls(&mut all);
+    let all: Vec<Older> = match all {
+        Value::Null => Vec::new(),
+        all => serde_json::from_value(all).map_err(|error| error.to_string())?,
+    };
+    let (parts, wholes): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.name.contains('/'));
+    let mut resources: Vec<Resource> = wholes.into_iter().map(Older::into_resource).collect();
+    for one in parts {
+        let Some((name, part)) = one.name.split_once('/') else { continue };
+        let scope = one.scope();
+        let at = resources.iter().rposition(|resource| resource.resource == name).unwrap_or_else(|| {
+            resources.push(Resource::without_objects(name, scope));
+            resources.len() - 1
+        });
+        let whole = &mut resources[at];
+        if whole.scope != scope {
+            return Err(format!("{name} is {:?}, and {part} of it is {scope:?}", whole.scope));
         }
+        let subresource = part.to_owned();
+        // The group and the version of a kind without a name say nothing.
+        let response_kind = if one.kind.is_empty() { Kind::default() } else { one.response_kind() };
+        whole.subresources.push(Subresource { subresource, response_kind, verbs: one.verbs });
     }
     Ok(resources)
+}
+
+impl Older {
+    fn scope(&self) -> Scope {
+        if self.namespaced { Scope::Namespaced } else { Scope::Cluster }
+    }
+
+    fn response_kind(&self) -> Kind {
+        Kind { group: self.group.clone(), version: self.version.clone(), kind: self.kind.clone() }
+    }
+
+    fn into_resource(self) -> Resource {
+        Resource {
+            response_kind: self.response_kind(),
+            scope: self.scope(),
+            resource: self.name,
+            singular_resource: self.singular_name,
+            verbs: self.verbs,
+            short_names: self.short_names,
+            categories: self.categories,
+            subresources: Vec::new(),
+        }
+    }
+}
+
+impl Resource {
+    /// One that only has parts.
+    fn without_objects(name: &str, scope: Scope) -> Resource {
+        Resource {
+            resource: name.to_owned(),
+            response_kind: Kind::default(),
+            scope,
+            singular_resource: String::new(),
+            verbs: Vec::new(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            subresources: Vec::new(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -228,10 +260,53 @@ mod tests {
             json!([["a"]]),
         ] {
             let document = json!({"items": [{"metadata": {"name": "g"}, "versions": [{"version": "v1", "resources": bad}]}]});
-            let spec = Spec::read(
-                &json!({"metadata": {"name": "v1.g"}, "spec": {"group": "g", "version": "v1", "service": {}}}),
-            );
-            assert!(newer(&document, &spec.unwrap()).is_err(), "{bad}");
+            assert!(newer(document, &spec()).is_err(), "{bad}");
         }
+        for bad in
+            [json!([]), json!("resources"), json!({"resources": "a"}), json!({"resources": [{"name": 7}]})]
+        {
+            assert!(older(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    fn spec() -> Spec {
+        let object =
+            json!({"metadata": {"name": "v1.g"}, "spec": {"group": "g", "version": "v1", "service": {}}});
+        Spec::read(&object).unwrap()
+    }
+
+    #[test]
+    fn null_is_nothing_as_go_reads_it() {
+        let found = older(json!({"kind": "APIResourceList", "resources": [
+            {"name": "things/vnc", "singularName": "", "namespaced": true, "kind": "", "verbs": null,
+             "shortNames": null, "categories": null, "group": null},
+        ]}))
+        .unwrap();
+        let kind = json!({"group": "", "version": "", "kind": ""});
+        let told = json!([{
+            "resource": "things", "responseKind": kind, "scope": "Namespaced", "singularResource": "", "verbs": [],
+            "subresources": [{"subresource": "vnc", "responseKind": kind, "verbs": []}],
+        }]);
+        assert_eq!(json!(found), told);
+        assert_eq!(older(json!({"resources": null})).unwrap(), Vec::new());
+        let resource = json!({"resource": "things", "responseKind": null, "scope": "Namespaced",
+            "singularResource": null, "verbs": null, "shortNames": null, "categories": null,
+            "subresources": [{"subresource": "vnc", "responseKind": null, "verbs": null}]});
+        let document = |resources: Value| json!({"items": [{"metadata": {"name": "g"}, "versions": [{"version": "v1", "resources": resources}]}]});
+        assert_eq!(json!(newer(document(json!([resource])), &spec()).unwrap()), told);
+        assert_eq!(newer(document(Value::Null), &spec()).unwrap(), Vec::new());
+        assert_eq!(newer(json!({"items": null}), &spec()).unwrap(), Vec::new());
+    }
+
+    #[test]
+    fn a_part_may_come_before_its_whole() {
+        let part = json!({"name": "things/status", "namespaced": true, "kind": "Thing", "verbs": ["get"]});
+        let whole = json!({"name": "things", "namespaced": true, "kind": "Thing", "verbs": ["list"]});
+        let found = older(json!({"resources": [part, whole]})).unwrap();
+        assert_eq!(found, older(json!({"resources": [whole, part]})).unwrap());
+        assert_eq!(found.len(), 1, "{found:?}");
+        let elsewhere =
+            json!({"name": "things/status", "namespaced": false, "kind": "Thing", "verbs": ["get"]});
+        assert!(older(json!({"resources": [whole, elsewhere]})).is_err(), "as kube-apiserver has it");
     }
 }

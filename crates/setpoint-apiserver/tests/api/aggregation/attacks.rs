@@ -1,10 +1,12 @@
 //! Backends that do what they should not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, header};
 use http_body_util::{BodyExt, StreamBody};
+use parking_lot::Mutex;
 use serde_json::json;
 use setpoint_apiserver::pki::{self, CertificateAuthority};
 use setpoint_apiserver::serve::CancellationToken;
@@ -13,7 +15,8 @@ use setpoint_env::{Env, Task};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::backend::{Backend, Setup, front_proxy, full};
+use super::backend::{Answer, Backend, Setup, front_proxy, full};
+use super::documents::{AGGREGATED, discovered, eventually};
 use super::{FLUNDERS, SERVICES, api_service, becomes, with_backend};
 use crate::support::Api;
 
@@ -156,6 +159,79 @@ async fn a_body_without_end_ends_with_the_time_of_the_request() {
         assert!(begun.elapsed() < Duration::from_secs(20));
     };
     assert_eq!(broken.kind(), std::io::ErrorKind::TimedOut);
+}
+
+/// A body that never ends, which notes how much of it was taken.
+struct Endless {
+    taken: usize,
+    all: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        self.all.lock().push(self.taken);
+    }
+}
+
+/// A JSON document that begins like this, and goes on with the same item for ever.
+fn endless(media: &'static str, begin: &'static str, item: &str, all: &Arc<Mutex<Vec<usize>>>) -> Answer {
+    let piece = Bytes::from(item.repeat(16 * 1024 / item.len()));
+    let body = Endless { taken: 0, all: Arc::clone(all) };
+    let stream = futures::stream::unfold(body, move |mut body| {
+        let piece = if body.taken == 0 { Bytes::from_static(begin.as_bytes()) } else { piece.clone() };
+        async move {
+            tokio::task::yield_now().await;
+            body.taken += piece.len();
+            Some((Ok(http_body::Frame::data(piece)), body))
+        }
+    });
+    let body = BodyExt::boxed_unsync(StreamBody::new(stream));
+    Response::builder().header(header::CONTENT_TYPE, media).body(body).unwrap()
+}
+
+#[tokio::test]
+async fn documents_without_end_are_read_so_far_and_no_further() {
+    const JSON: &str = "application/json";
+    const SCHEMAS: &str = "/openapi/v3/apis/wardle.example.com/v1";
+    // Sockets have buffers.
+    const ROOM: usize = 16 << 20;
+    for (path, media, begin, item, most, is_known) in [
+        ("/apis", AGGREGATED, r#"{"items":[{}"#, ",{}", 3 << 20, false),
+        (
+            "/apis/wardle.example.com/v1",
+            JSON,
+            r#"{"resources":[{"name":"a"}"#,
+            r#",{"name":"a"}"#,
+            3 << 20,
+            false,
+        ),
+        ("/openapi/v3", JSON, r#"{"paths":{"a":{}"#, r#","a":{}"#, 1 << 20, true),
+        (SCHEMAS, JSON, r#"{"paths":{},"x":[0"#, ",0", 16 << 20, true),
+    ] {
+        let all: Arc<Mutex<Vec<usize>>> = Arc::default();
+        let taken = Arc::clone(&all);
+        let setup = Setup {
+            is_new: path == "/apis",
+            instead: Arc::new(move |asked: &str| {
+                (asked == path).then(|| endless(media, begin, item, &taken))
+            }),
+            ..Setup::default()
+        };
+        let (api, _backend) = with_backend(setup).await;
+        // Whether it answers is seen at the head of the answer alone: those bodies are let go at once.
+        let read = async {
+            while !all.lock().iter().any(|taken| *taken >= most) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), read).await.expect("it is let go");
+        let taken = all.lock().iter().copied().max().unwrap_or(0);
+        assert!(taken < most + ROOM, "{path}: {taken} bytes were taken");
+        let freshness = if is_known { "Current" } else { "Stale" };
+        eventually(&api, async |api| discovered(api).await["versions"][0]["freshness"] == freshness).await;
+        is_served(&api).await;
+        assert_eq!(api.get(FLUNDERS).await.code, 200, "{path}");
+    }
 }
 
 #[tokio::test]

@@ -24,6 +24,8 @@ pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 type Answers =
     dyn Fn(Request<Incoming>) -> Result<BoxFuture<'static, Answer>, Request<Incoming>> + Send + Sync;
 
+type Instead = dyn Fn(&str) -> Option<Answer> + Send + Sync;
+
 /// How a backend behaves.
 pub(crate) struct Setup {
     /// What it says that it has, in the older form of discovery; it changes with this.
@@ -34,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) host: &'static str,
     /// Paths that it never answers.
     pub(crate) silent: &'static [&'static str],
+    /// What it answers by the path, in the place of a document.
+    pub(crate) instead: Arc<Instead>,
     /// Its own answers to some requests.
     pub(crate) answers: Arc<Answers>,
 }
@@ -47,6 +51,7 @@ impl Default for Setup {
             is_new: true,
             host: "api.wardle.svc",
             silent: &[],
+            instead: Arc::new(|_: &str| None),
             answers: Arc::new(Err),
         }
     }
@@ -115,7 +120,7 @@ pub(crate) fn full(text: impl Into<Bytes>) -> UnsyncBoxBody<Bytes, std::io::Erro
     Full::new(text.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-fn document(media: &'static str, value: &Value) -> Answer {
+pub(crate) fn document(media: &'static str, value: &Value) -> Answer {
     Response::builder().header(header::CONTENT_TYPE, media).body(full(value.to_string())).unwrap()
 }
 
@@ -124,6 +129,9 @@ async fn answer(count: &AtomicUsize, setup: &Setup, request: Request<Incoming>) 
     let path = request.uri().path().to_owned();
     if setup.silent.contains(&path.as_str()) {
         return std::future::pending().await;
+    }
+    if let Some(answer) = (setup.instead)(&path) {
+        return answer;
     }
     match path.as_str() {
         "/apis/wardle.example.com/v1" => {

@@ -3,25 +3,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};
+use setpoint_apiserver::pki::CertificateAuthority;
+use setpoint_env::Env;
 
-use super::backend::{GROUP, Setup};
+use super::backend::{GROUP, Setup, document};
 use super::{FLUNDERS, SERVICES, becomes, with_backend};
 use crate::support::Api;
 
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// What the newer form of discovery says about the group.
-async fn discovered(api: &Api) -> Value {
+pub(super) async fn discovered(api: &Api) -> Value {
     let request = Request::get("/apis").header("accept", AGGREGATED).body(Full::default()).unwrap();
     let all = api.answer(request).await.ok();
     let groups = all["items"].as_array().unwrap().iter();
     groups.clone().find(|group| group["metadata"]["name"] == GROUP).cloned().unwrap_or_default()
 }
 
-async fn eventually(api: &Api, what: impl AsyncFn(&Api) -> bool) {
+pub(super) async fn eventually(api: &Api, what: impl AsyncFn(&Api) -> bool) {
     for _ in 0..400 {
         if what(api).await {
             return;
@@ -125,4 +129,63 @@ async fn a_backend_that_tells_nonsense_breaks_nobody_elses_discovery() {
     *resources.lock() = json!([{"name": "a", "kind": "A", "singularName": "a", "verbs": ["get"]}]);
     eventually(&api, async |api| discovered(api).await["versions"][0]["freshness"] == "Current").await;
     becomes(&api, "Passed").await;
+}
+
+/// Go's servers have null where they have no list: a subresource without verbs is listed so.
+#[tokio::test]
+async fn null_in_a_document_is_nothing() {
+    for is_new in [true, false] {
+        let setup = Setup { is_new, ..Setup::default() };
+        *setup.resources.lock() = json!([
+            {"name": "flunders", "singularName": "flunder", "kind": "Flunder", "verbs": null, "shortNames": null},
+        ]);
+        let (api, _backend) = with_backend(setup).await;
+        eventually(&api, async |api| discovered(api).await["versions"][0]["freshness"] == "Current").await;
+        assert_eq!(discovered(&api).await["versions"][0]["resources"][0]["verbs"], json!([]));
+    }
+}
+
+#[tokio::test]
+async fn a_document_of_another_form_breaks_nothing() {
+    const RESOURCES: &str = "/apis/wardle.example.com/v1";
+    const SCHEMAS: &str = "/openapi/v3/apis/wardle.example.com/v1";
+    for path in [RESOURCES, "/apis", "/openapi/v3", SCHEMAS] {
+        for form in [json!([]), json!("text"), json!(7), json!({"resources": {}, "items": "x", "paths": []})]
+        {
+            let answer = form.clone();
+            let setup = Setup {
+                is_new: path == "/apis",
+                instead: Arc::new(move |asked: &str| {
+                    let media = if path == "/apis" { AGGREGATED } else { "application/json" };
+                    (asked == path).then(|| document(media, &answer))
+                }),
+                ..Setup::default()
+            };
+            let (api, _backend) = with_backend(setup).await;
+            // Whoever looks after backends still does.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let claimed = json!({"status": {"conditions": [{"type": "Available", "status": "False", "reason": "Rumour",
+                "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z"}]}});
+            api.merge(&format!("{SERVICES}/v1.{GROUP}/status"), &claimed).await.ok();
+            becomes(&api, "Passed").await;
+            assert_eq!(api.get(FLUNDERS).await.code, 200, "{path} {form}");
+            let metrics = api.get("/metrics").await.ok();
+            let line = "\nsetpoint_task_panics_total{task=\"aggregation\"} 0\n";
+            assert!(metrics.as_str().unwrap().contains(line), "{path} {form}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_backend_has_is_known_while_its_priority_and_its_bundle_change() {
+    let (api, backend) = with_backend(Setup::default()).await;
+    eventually(&api, async |api| discovered(api).await["versions"][0]["freshness"] == "Current").await;
+    let other = CertificateAuthority::generate(&Env::system()).unwrap();
+    let both = STANDARD.encode(format!("{}{}", other.certificate_pem(), backend.bundle));
+    for change in [json!({"versionPriority": 20}), json!({"caBundle": both})] {
+        api.merge(&format!("{SERVICES}/v1.{GROUP}"), &json!({"spec": change})).await.ok();
+        assert_eq!(discovered(&api).await["versions"][0]["freshness"], "Current");
+    }
+    becomes(&api, "Passed").await;
+    assert_eq!(api.get(FLUNDERS).await.code, 200);
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::SinkExt;
 use futures::channel::mpsc;
@@ -13,6 +15,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use serde_json::json;
 use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_apiserver::serve::CancellationToken;
 use setpoint_apiserver::{ApiServer, User};
@@ -22,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt;
 
 use super::backend::{Setup, full};
-use super::{FLUNDERS, with_backend};
+use super::{FLUNDERS, SERVICES, with_backend};
 
 /// How many MiB a large body has.
 const PIECES: usize = 64;
@@ -61,7 +64,7 @@ async fn a_watch_is_told_each_event_when_it_happens_and_ends_with_the_api_servic
             tokio::time::timeout(Duration::from_secs(5), watch.frame()).await.expect("it is sent on at once");
         assert_eq!(seen.unwrap().unwrap().into_data().unwrap(), piece);
     }
-    api.delete(&format!("{}/v1.wardle.example.com", super::SERVICES), &serde_json::Value::Null).await.ok();
+    api.delete(&format!("{SERVICES}/v1.wardle.example.com"), &serde_json::Value::Null).await.ok();
     let end = tokio::time::timeout(Duration::from_secs(5), watch.frame()).await.expect("it has ended");
     assert!(end.is_none());
     tokio::time::timeout(Duration::from_secs(5), async {
@@ -71,6 +74,33 @@ async fn a_watch_is_told_each_event_when_it_happens_and_ends_with_the_api_servic
     })
     .await
     .expect("the backend is let go, too");
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_with_new_priorities_and_authorities_and_ends_with_another_service() {
+    let (setup, senders) = fed();
+    let (api, backend) = with_backend(setup).await;
+    let request = Request::get(format!("{FLUNDERS}?watch=1")).body(Full::<Bytes>::default()).unwrap();
+    let mut watch = api.server.as_user(User::admin()).oneshot(request).await.unwrap().into_body();
+    let mut sender = senders.lock().pop().unwrap();
+    let path = format!("{SERVICES}/v1.wardle.example.com");
+    let other = CertificateAuthority::generate(&Env::system()).unwrap();
+    let both = STANDARD.encode(format!("{}{}", other.certificate_pem(), backend.bundle));
+    for change in [
+        json!({"groupPriorityMinimum": 1500, "versionPriority": 20}),
+        json!({"caBundle": both}),
+        json!({"insecureSkipTLSVerify": true, "caBundle": null}),
+    ] {
+        api.merge(&path, &json!({"spec": change})).await.ok();
+        // Whoever looks after the backend has its time.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        sender.send(Ok(Frame::data("event\n".into()))).await.unwrap();
+        let seen = tokio::time::timeout(Duration::from_secs(5), watch.frame()).await.expect("it is sent on");
+        assert_eq!(seen.expect("it goes on").unwrap().into_data().unwrap(), "event\n", "{change}");
+    }
+    api.merge(&path, &json!({"spec": {"service": {"port": 444}}})).await.ok();
+    let end = tokio::time::timeout(Duration::from_secs(5), watch.frame()).await.expect("it has ended");
+    assert!(end.is_none());
 }
 
 #[tokio::test]
