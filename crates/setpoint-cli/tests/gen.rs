@@ -223,7 +223,7 @@ fn an_audit_log_becomes_a_role_and_a_difference() -> anyhow::Result<()> {
 
     let (_, error) =
         fails(setpoint(folder.path(), &["gen", "rbac", "--from-audit", "audit.log", "--user", "nobody"]))?;
-    assert!(error.contains("is --user right?"), "{error}");
+    assert!(error.contains("check --user"), "{error}");
     std::fs::write(folder.path().join("audit.log"), "{}\n")?;
     assert!(fails(rbac(&[]))?.1.contains("audit.log: line 1: not an Event of audit.k8s.io/v1"));
     std::fs::write(folder.path().join("audit.log"), "kind: Event\n")?;

@@ -479,7 +479,7 @@ fn keys_that_are_no_objects_own_nothing() {
         let reconcile = |_: ObjectKey, _: Context| async { Ok::<_, ReconcileError>(Action::done()) };
         let controller = Controller::over::<ObjectKey>("keys", reconcile).owns::<Secret>(..);
         let error = run(&world, controller).task.await.unwrap().unwrap_err();
-        assert!(error.to_string().contains("over keys"), "{error}");
+        assert!(error.to_string().contains("cannot own anything"), "{error}");
     });
 }
 
