@@ -1,7 +1,6 @@
 //! The built-in controllers, each with every fault at every point. Together they take minutes: `cargo xtask explore`, and
 //! `cargo xtask soak`. The quickest is in every run.
 
-mod determinism;
 mod found;
 mod order;
 

@@ -3,24 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::fault::Fault;
-use super::plan::is_aside;
 use super::run::Outcome;
 use super::scenario::Step;
 use super::witness::{Change, Commit, NOBODY};
 use crate::faults::{Act, Effect};
-use crate::trace::What;
 
 /// So many times as many writes as without faults are too many,
 const TIMES: usize = 3;
 /// if they are more by this, too.
 const MORE: usize = 20;
-/// The same for requests of every kind: a controller that starts again lists and watches again, and what fails is tried again.
-const MORE_REQUESTS: usize = 100;
 
 /// What must be true of every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,8 +39,6 @@ pub enum Oracle {
     Troubles,
     /// It does not take many times as many writes as without faults.
     Writes,
-    /// It does not take many times as many requests as without faults.
-    Requests,
     /// What the user deleted goes, and nobody's finalizer is left behind.
     Deletions,
     /// A change and its opposite lead back to where it began.
@@ -68,7 +61,6 @@ impl fmt::Display for Oracle {
             Oracle::Leases => "somebody wrote without the lease",
             Oracle::Troubles => "something went wrong on the way",
             Oracle::Writes => "it took too many writes",
-            Oracle::Requests => "it took too many requests",
             Oracle::Deletions => "what was deleted does not go",
             Oracle::Rollback => "a change and its opposite do not lead back",
             Oracle::TwoWays => "two ways to one state end differently",
@@ -113,7 +105,6 @@ pub(crate) fn judge(reference: &Outcome, run: &Outcome, faults: &[Fault]) -> Vec
         (Oracle::EndState, reference.state.difference(&run.state)),
         (Oracle::Counts, counts(reference, run, faults)),
         (Oracle::Writes, too_many_writes(reference, run)),
-        (Oracle::Requests, too_many_requests(reference, run)),
     ]);
     found.extend(judge_alone(run));
     found
@@ -206,33 +197,6 @@ fn too_many_writes(reference: &Outcome, run: &Outcome) -> Vec<String> {
     is_too_many.then(|| format!("{after} writes, without faults {before}")).into_iter().collect()
 }
 
-/// Requests of explored controllers until all was at rest.
-fn requests(run: &Outcome, from: Duration, to: Duration) -> usize {
-    let explored: BTreeSet<&str> = run
-        .scenario
-        .controllers
-        .iter()
-        .filter(|player| player.is_explored)
-        .map(|player| &*player.name)
-        .collect();
-    let entries = run.trace.entries().iter().filter(|entry| entry.at >= from && entry.at < to);
-    let sent = entries.filter(|entry| matches!(entry.what, What::Sent { .. }));
-    sent.filter(|entry| !is_aside(&entry.request) && explored.contains(&*entry.client)).count()
-}
-
-/// Runs with faults take longer: what a controller sends at rest, it sends in that time, too.
-fn too_many_requests(reference: &Outcome, run: &Outcome) -> Vec<String> {
-    let before = requests(reference, Duration::ZERO, reference.rested);
-    let after = requests(run, Duration::ZERO, run.rested);
-    let at_rest = requests(reference, reference.rested, Duration::MAX) as f64;
-    let rest = reference.scenario.rest.as_secs_f64().max(1.0);
-    let longer = run.rested.saturating_sub(reference.rested).as_secs_f64();
-    let meanwhile = (at_rest / rest * longer).ceil() as usize;
-    let most =
-        before.saturating_mul(TIMES).max(before.saturating_add(MORE_REQUESTS)).saturating_add(meanwhile);
-    (after > most).then(|| format!("{after} requests, without faults {before}")).into_iter().collect()
-}
-
 /// What the user has deleted and is still there, and finalizers of controllers on what is going.
 fn going(run: &Outcome) -> Vec<String> {
     let deleted: BTreeSet<&str> = run
@@ -256,7 +220,7 @@ fn going(run: &Outcome) -> Vec<String> {
     {
         let all = value["metadata"]["finalizers"].as_array().into_iter().flatten();
         let finalizers: Vec<&str> = all.filter_map(Value::as_str).collect();
-        if finalizers.iter().any(|finalizer| is_own(&finalizer)) {
+        if finalizers.iter().any(is_own) {
             why.push(format!("{id} was deleted, and keeps the finalizers {}", finalizers.join(", ")));
         } else if deleted.contains(id.api_path(value).as_str()) {
             why.push(format!("{id} was deleted, and is still there"));

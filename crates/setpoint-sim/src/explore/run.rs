@@ -62,8 +62,6 @@ pub(crate) struct Outcome {
     pub(crate) unrest: Vec<String>,
     /// When the faults ended.
     pub(crate) healed: Duration,
-    /// When nothing was to be done any more.
-    pub(crate) rested: Duration,
     /// Faults that never took place.
     pub(crate) missed: Vec<Fault>,
     pub(crate) story: Story,
@@ -195,9 +193,8 @@ impl Running {
         self.end_foreign_finalizers(faults).await;
         let healed = self.world.now();
         self.heal(expected).await;
-        let rested = self.world.now();
         let unrest = self.rest().await;
-        self.outcome(states, (healed, rested), unrest, faults)
+        self.outcome(states, healed, unrest, faults)
     }
 
     /// Gets the faults ready.
@@ -228,7 +225,7 @@ impl Running {
     fn outcome(
         &self,
         states: Vec<State>,
-        (healed, rested): (Duration, Duration),
+        healed: Duration,
         unrest: Vec<String>,
         faults: &[Fault],
     ) -> Outcome {
@@ -258,20 +255,7 @@ impl Running {
             story.sort();
         }
         let scenario = self.scenario.clone();
-        Outcome {
-            scenario,
-            state,
-            view,
-            states,
-            commits,
-            trace,
-            troubles,
-            unrest,
-            healed,
-            rested,
-            missed,
-            story,
-        }
+        Outcome { scenario, state, view, states, commits, trace, troubles, unrest, healed, missed, story }
     }
 
     fn tell(&self, who: &str, what: String) {
