@@ -1,6 +1,7 @@
 //! `cargo xtask explore`: every fault at every point of our own controllers, and the bugs that must be found.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -18,13 +19,13 @@ pub(crate) struct Explore {
     #[arg(long)]
     list: bool,
     /// How long to try several faults at once in each, after every single fault: `60s`.
-    #[arg(long, default_value = "10s")]
+    #[arg(long, default_value = "10s", value_parser = budget)]
     budget: String,
     /// The folder for a page for each finding.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
-    /// Instead, run so many seeds twice on one and two cores and with 1, 2 and 4 threads, and compare; then ten times as many
-    /// runs in one process, to see that memory does not grow.
+    /// Instead, run so many seeds twice on one and two cores and with 1, 2 and 4 threads, and compare; then a hundred times as
+    /// many runs in one process, to see that memory does not grow.
     #[arg(long, value_name = "SEEDS", num_args = 0..=1, default_missing_value = "1000")]
     endurance: Option<u64>,
     /// Explore a release build, which takes longer to build and runs many times as fast.
@@ -76,13 +77,27 @@ const SUBJECTS: &[Subject] = &[
     built_in("statefulset", "order::statefulset_controller"),
     built_in("statefulset-claims", "order::statefulset_claims"),
     built_in("daemonset", "order::daemonset_controller"),
+    built_in("daemonset-stale", "order::daemonset_when_its_view_is_stale"),
     Subject {
-        name: "bugs",
+        name: BUGS,
         package: "setpoint-sim",
         program: "bugs",
         test: "every_bug_is_found_and_is_gone_when_it_is_mended",
     },
 ];
+
+const BUGS: &str = "bugs";
+
+/// `90`, `60s`, `2m`, `1h`, as the tests take it.
+fn budget(text: &str) -> Result<String, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let is_time = digits.parse::<f64>().is_ok_and(|number| number >= 0.0 && number.is_finite());
+    if is_time && ["", "ms", "s", "m", "h"].contains(&&text[digits.len()..]) {
+        Ok(text.to_owned())
+    } else {
+        Err("a time is written as 60s, 2m or 1h".to_owned())
+    }
+}
 
 /// Explores; the exit code says whether nothing was found.
 pub(crate) fn run(options: &Explore) -> Result<ExitCode> {
@@ -105,21 +120,31 @@ pub(crate) fn run(options: &Explore) -> Result<ExitCode> {
         return endurance(seeds, options.release);
     }
     let programs = build(&chosen, options.release)?;
-    let mut wrong = Vec::new();
+    let (mut wrong, mut rows) = (Vec::new(), Vec::new());
+    let table = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
     for subject in &chosen {
         let program =
             programs.iter().find(|program| program.is_of(subject)).context("cargo made no such program")?;
         println!("── {} ──", subject.name);
         let mut command = Command::new(&program.path);
         command.args([subject.test, "--exact", "--include-ignored", "--nocapture"]);
-        command.env("SETPOINT_SIM_BUDGET", &options.budget);
-        if let Some(folder) = &options.report {
+        // So that the command that shows a finding again says it all.
+        command.env("CARGO_PKG_NAME", subject.package);
+        table.as_file().set_len(0).context("cannot empty a temporary file")?;
+        command.env("SETPOINT_SIM_TABLE", table.path());
+        // Bugs are found by single faults, and their pages are nobody's.
+        let is_mended = subject.name != BUGS;
+        command.env("SETPOINT_SIM_BUDGET", if is_mended { &options.budget } else { "0s" });
+        if let Some(folder) = options.report.as_ref().filter(|_| is_mended) {
             command.env("SETPOINT_SIM_REPORT", std::path::absolute(folder)?);
         }
-        if !command.status().with_context(|| format!("{}", program.path.display()))?.success() {
+        let is_well = command.status().with_context(|| format!("{}", program.path.display()))?.success();
+        if !is_well {
             wrong.push(subject.name);
         }
+        rows.push(Row::read(subject.name, table.path(), is_well)?);
     }
+    print!("{}", summary(&rows));
     if wrong.is_empty() {
         println!("{} explored, nothing found", chosen.len());
         return Ok(ExitCode::SUCCESS);
@@ -128,32 +153,129 @@ pub(crate) fn run(options: &Explore) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-const ENDURANCE: Subject =
-    Subject { name: "endurance", package: "setpoint-sim", program: "sim", test: "endurance::" };
+/// What a subject has come to.
+#[derive(Default)]
+struct Row {
+    name: &'static str,
+    points: u64,
+    several: u64,
+    runs: u64,
+    seconds: f64,
+    found: u64,
+    is_well: bool,
+    /// Tried and failed, by kind of fault.
+    kinds: BTreeMap<String, (u64, u64)>,
+}
+
+impl Row {
+    /// Adds up what the explorations of a test have written.
+    fn read(name: &'static str, table: &Path, is_well: bool) -> Result<Row> {
+        let text = std::fs::read_to_string(table).context("cannot read what the test has written")?;
+        let mut row = Row { name, is_well, ..Row::default() };
+        for line in text.lines() {
+            let told: Value = serde_json::from_str(line).context("the test has written no JSON")?;
+            let number = |key: &str| told[key].as_u64().unwrap_or_default();
+            row.points += number("points");
+            row.several += number("several");
+            row.runs += number("runs");
+            row.found += number("found");
+            row.seconds += told["seconds"].as_f64().unwrap_or_default();
+            for kind in told["kinds"].as_array().into_iter().flatten() {
+                let number = |key: &str| kind[key].as_u64().unwrap_or_default();
+                let all = row.kinds.entry(kind["kind"].as_str().unwrap_or_default().to_owned()).or_default();
+                *all = (all.0 + number("tried"), all.1 + number("failed"));
+            }
+        }
+        Ok(row)
+    }
+}
+
+/// A table of subjects and one of faults.
+fn summary(rows: &[Row]) -> String {
+    let mut text = format!(
+        "\n| {:<26} | {:>6} | {:>7} | {:>6} | {:>8} | {:>6} | {:>9} |\n|{}\n",
+        "explored",
+        "points",
+        "several",
+        "runs",
+        "seconds",
+        "runs/s",
+        "found",
+        " --- |".repeat(7)
+    );
+    let mut kinds: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for row in rows {
+        let rate = row.runs as f64 / row.seconds.max(0.001);
+        let found = match (row.name, row.is_well, row.found) {
+            (BUGS, true, _) => "all bugs".to_owned(),
+            (BUGS, false, _) | (_, false, 0) => "failed".to_owned(),
+            (_, _, found) => found.to_string(),
+        };
+        let Row { name, points, several, runs, seconds, .. } = row;
+        text.push_str(&format!(
+            "| {name:<26} | {points:>6} | {several:>7} | {runs:>6} | {seconds:>8.1} | {rate:>6.1} | {found:>9} |\n"
+        ));
+        for (kind, (tried, failed)) in row.kinds.iter().filter(|_| row.name != BUGS) {
+            let all = kinds.entry(kind).or_default();
+            *all = (all.0 + tried, all.1 + failed);
+        }
+    }
+    text.push_str(&format!(
+        "\n| {:<26} | {:>6} | {:>6} |\n|{}\n",
+        "fault",
+        "tried",
+        "failed",
+        " --- |".repeat(3)
+    ));
+    for (kind, (tried, failed)) in kinds {
+        text.push_str(&format!("| {kind:<26} | {tried:>6} | {failed:>6} |\n"));
+    }
+    text.push('\n');
+    text
+}
+
+/// What has the same runs everywhere.
+const ENDURANCE: [Subject; 2] = [
+    Subject { name: "copy", package: "setpoint-sim", program: "sim", test: "endurance::a_seed_gives" },
+    Subject { test: "a_seed_gives", ..example("foo", "example-foo") },
+];
 
 /// The same seeds wherever they run; many runs in one process.
 fn endurance(seeds: u64, release: bool) -> Result<ExitCode> {
-    let programs = build(&[&ENDURANCE], release)?;
-    let program =
-        programs.iter().find(|program| program.is_of(&ENDURANCE)).context("cargo made no such program")?;
-    let run = |test: &str, cores: &str, threads: &str, count: (&str, u64)| -> Result<String> {
+    let programs = build(&ENDURANCE.each_ref(), release)?;
+    let run = |subject: &Subject, test: &str, cores: &str, threads: &str, count: (&str, u64)| {
+        let program = programs.iter().find(|program| program.is_of(subject));
+        let program = program.context("cargo made no such program")?;
         let mut command = Command::new("taskset");
         command.args(["-c", cores]).arg(&program.path).args([test, "--nocapture"]);
         command.env("SETPOINT_SIM_THREADS", threads).env(count.0, count.1.to_string());
         let done = command.output().context("taskset cannot be run")?;
         let said = String::from_utf8_lossy(&done.stdout).into_owned();
-        ensure!(done.status.success(), "on cores {cores} with {threads} threads:\n{said}");
-        Ok(said)
+        let told = String::from_utf8_lossy(&done.stderr).into_owned();
+        ensure!(
+            done.status.success(),
+            "{} on cores {cores} with {threads} threads:\n{said}{told}",
+            subject.name
+        );
+        anyhow::Ok(said)
     };
-    let mut digests = Vec::new();
-    for (cores, threads) in [("0", "1"), ("0", "2"), ("0", "4"), ("0,1", "1"), ("0,1", "2"), ("0,1", "4")] {
-        let said = run("endurance::a_seed_gives", cores, threads, ("SETPOINT_SIM_SEEDS", seeds))?;
-        let digest = said.lines().find_map(|line| line.split("all seeds: ").nth(1)).context("no digest")?;
-        println!("{seeds} seeds twice on cores {cores} with {threads} threads: {digest}");
-        digests.push(digest.to_owned());
+    for subject in &ENDURANCE {
+        let mut digests = Vec::new();
+        for (cores, threads) in [("0", "1"), ("0", "2"), ("0", "4"), ("0,1", "1"), ("0,1", "2"), ("0,1", "4")]
+        {
+            let said = run(subject, subject.test, cores, threads, ("SETPOINT_SIM_SEEDS", seeds))?;
+            let digest =
+                said.lines().find_map(|line| line.split("all seeds: ").nth(1)).context("no digest")?;
+            println!(
+                "{}: {seeds} seeds twice on cores {cores} with {threads} threads: {digest}",
+                subject.name
+            );
+            digests.push(digest.to_owned());
+        }
+        ensure!(digests.iter().all(|digest| *digest == digests[0]), "they differ");
     }
-    ensure!(digests.iter().all(|digest| *digest == digests[0]), "they differ");
-    let said = run("endurance::memory", "0,1", "2", ("SETPOINT_SIM_RUNS", seeds.saturating_mul(10)))?;
+    let count = ("SETPOINT_SIM_RUNS", seeds.saturating_mul(100));
+    let said = run(&ENDURANCE[0], "endurance::memory", "0,1", "2", count)?;
     said.lines().filter(|line| line.contains("after ")).for_each(|line| println!("{line}"));
     Ok(ExitCode::SUCCESS)
 }
@@ -201,4 +323,34 @@ fn build(subjects: &[&Subject], release: bool) -> Result<Vec<Program>> {
         Some(Program { package, name, path: text("/executable")?.into() })
     };
     Ok(messages.filter_map(program).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_that_is_no_time_is_refused() {
+        for text in ["60s", "90", "1.5m", "1h", "500ms", "0s"] {
+            assert_eq!(budget(text), Ok(text.to_owned()));
+        }
+        for text in ["1w", "-1s", "s", "", "infs"] {
+            assert!(budget(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_test_has_tried_is_added_up() {
+        let table = tempfile::NamedTempFile::new().unwrap();
+        let line = r#"{"points":2,"several":3,"runs":6,"seconds":1.5,"found":1,"kinds":[{"kind":"409","tried":2,"failed":1}]}"#;
+        std::fs::write(table.path(), format!("{line}\n{line}\n")).unwrap();
+        let row = Row::read("foo", table.path(), false).unwrap();
+        let text = summary(&[row]);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect())
+            .collect();
+        assert!(rows.contains(&vec!["foo", "4", "6", "12", "3.0", "4.0", "2"]), "{text}");
+        assert!(rows.contains(&vec!["409", "4", "2"]), "{text}");
+    }
 }

@@ -283,6 +283,51 @@ async fn a_seed_chooses_faults_and_a_check_says_whether_all_is_well() {
 }
 
 #[tokio::test]
+async fn a_command_that_ends_well_is_checked_and_the_check_asks_the_cluster_of_the_context() {
+    let server = Server::start().await;
+    // Another cluster is the current one, and is not there.
+    let path = server.path("kubeconfig");
+    let mut kubeconfig = kube::config::Kubeconfig::read_from(&path).unwrap();
+    let mine = kubeconfig.current_context.replace("away".to_owned()).unwrap();
+    let mut away = kubeconfig.contexts[0].clone();
+    away.name = "away".to_owned();
+    away.context.as_mut().unwrap().cluster = "away".to_owned();
+    kubeconfig.contexts.push(away);
+    let mut cluster = kubeconfig.clusters[0].clone();
+    cluster.name = "away".to_owned();
+    cluster.cluster.as_mut().unwrap().server = Some("https://127.0.0.1:1".to_owned());
+    kubeconfig.clusters.push(cluster);
+    std::fs::write(&path, serde_json::to_vec(&kubeconfig).unwrap()).unwrap();
+    let run = async |check: &str| {
+        let arguments = ["--context", &mine, "--check-within", "2s", "--check", check, "--", "true"];
+        let output = timeout(HANG, server.command(&arguments).output()).await.unwrap().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, summary, errors) = run("false").await;
+    assert_eq!(code, Some(1), "{summary}{errors}");
+    assert!(errors.contains("the check did not succeed within 2s"), "{errors}");
+    let current = format!("grep -Eq '\"current-context\": ?\"{mine}\"' \"$KUBECONFIG\"");
+    let (code, summary, errors) = run(&current).await;
+    assert_eq!(code, Some(0), "{summary}{errors}");
+    assert!(summary.contains("the check succeeded"), "{summary}");
+}
+
+#[tokio::test]
+async fn a_check_that_could_never_run_is_refused() {
+    let server = Server::start().await;
+    let output = server.command(&["--for", "5s", "--check", "true"]).output().await.unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(errors.contains("--check would never run") && errors.contains("--heal-after 30s"), "{errors}");
+    let arguments = ["--for", "2s", "--heal-after", "100ms", "--check", "false"];
+    let output = timeout(HANG, server.command(&arguments).output()).await.unwrap().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(errors.contains("did not succeed before --for was over"), "{errors}");
+}
+
+#[tokio::test]
 async fn who_does_not_have_the_kubeconfig_gets_nowhere() {
     let server = Server::start().await;
     let proxy = server.proxy(&[]).await;

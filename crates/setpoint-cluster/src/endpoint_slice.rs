@@ -3,13 +3,14 @@
 mod plan;
 mod slices;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
+use parking_lot::Mutex;
 use setpoint::{Action, Context, Controller, Lister, ObjectKey, ReconcileError, SharedInformerFactory};
 
 use crate::pace::{self, Pace};
@@ -26,6 +27,42 @@ const WORKERS: usize = 4;
 const PAUSE_PER_POD: Duration = Duration::from_millis(1);
 /// But this often at least.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// When a service is looked at again whose slices the cache does not show yet.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
+/// What the controller knows beside its caches.
+#[derive(Default)]
+struct Memory {
+    pace: Pace,
+    made: Made,
+}
+
+/// The names of slices that were made for a service, and that the cache has not shown yet. Each slice gets a name of its own: who
+/// does not see the first one would make a second.
+#[derive(Default)]
+struct Made(Mutex<BTreeMap<ObjectKey, BTreeSet<String>>>);
+
+impl Made {
+    fn note(&self, service: &ObjectKey, slice: String) {
+        self.0.lock().entry(service.clone()).or_default().insert(slice);
+    }
+
+    /// Those that are not seen; the others are forgotten.
+    fn unseen(&self, service: &ObjectKey, is_seen: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut made = self.0.lock();
+        let Some(slices) = made.get_mut(service) else { return Vec::new() };
+        slices.retain(|slice| !is_seen(slice));
+        let unseen = slices.iter().cloned().collect();
+        if slices.is_empty() {
+            made.remove(service);
+        }
+        unseen
+    }
+
+    fn forget(&self, service: &ObjectKey) {
+        self.0.lock().remove(service);
+    }
+}
 
 pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let services = index(informers);
@@ -35,7 +72,7 @@ pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
         .watches::<Pod>(.., move |pod| selecting(&services, pod))
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
-        .state(Pace::default())
+        .state(Memory::default())
 }
 
 /// Indexes services by their selectors, and pods by their labels. The services.
@@ -70,10 +107,12 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     let namespace = key.namespace().unwrap_or_default();
     let service =
         cx.lister::<Service>()?.get(&key).filter(|service| service.metadata.deletion_timestamp.is_none());
-    let pace = cx.state::<Pace>()?;
+    let memory = cx.state::<Memory>()?;
+    let pace = &memory.pace;
     // The garbage collector sees to the slices of a service that is gone.
     let Some(service) = service else {
         pace.forget(&key);
+        memory.made.forget(&key);
         return Ok(Action::done());
     };
     let Some(selector) = selector(&service) else { return Ok(Action::done()) };
@@ -81,20 +120,28 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     if let Some(wait) = pace.wait(&key, now, version) {
         return Ok(Action::requeue_after(wait));
     }
+    let api: Api<EndpointSlice> = Api::namespaced(cx.client(), namespace);
+    let slices = cx.lister::<EndpointSlice>()?;
+    let is_seen = |slice: &str| slices.get(&ObjectKey::namespaced(namespace, slice)).is_some();
+    for slice in memory.made.unseen(&key, is_seen) {
+        if api.get_metadata_opt(&slice).await?.is_some() {
+            return Ok(Action::requeue_after(CATCH_UP));
+        }
+        // Somebody has deleted it before the cache heard of it.
+        memory.made.unseen(&key, |other| other == slice);
+    }
     let pods = selected::having(&cx.lister::<Pod>()?, namespace, selector);
-    let mut current =
-        owned::of(&cx.lister::<EndpointSlice>()?, service.metadata.uid.as_deref().unwrap_or_default());
+    let mut current = owned::of(&slices, service.metadata.uid.as_deref().unwrap_or_default());
     current.retain(|slice| slices::is_of(slice, &service));
     let plan = plan::plan(&service, &pods, &current);
     if !plan.is_empty() {
         pace.rest(&key, now, pause(pods.len()), version);
     }
-    let api: Api<EndpointSlice> = Api::namespaced(cx.client(), namespace);
     // What comes is written before what goes: an endpoint whose ports change is in two slices for a moment, never in none.
     for slice in plan.create {
         match api.create(&PostParams::default(), &slice).await {
             Err(error) if failure::is_namespace_terminating(&error) => return Ok(Action::done()),
-            created => drop(created?),
+            created => memory.made.note(&key, created?.name_any()),
         }
     }
     for slice in plan.update {

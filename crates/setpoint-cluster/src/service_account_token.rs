@@ -31,6 +31,9 @@ const BY_ACCOUNT: &str = "account";
 const WORKERS: usize = 2;
 /// How long one secret may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
+/// When a secret is looked at again whose account the cache does not know yet. An account that comes and goes before the cache
+/// hears of it is no news: nobody would look at its secrets any more.
+const CATCH_UP: Duration = Duration::from_secs(10);
 
 type Account = PartialObjectMeta<ServiceAccount>;
 
@@ -175,6 +178,12 @@ impl Tokens {
         Ok(live.and_then(|account| account.metadata.uid).filter(is_it))
     }
 
+    /// Whether the cache has this account.
+    fn is_known(&self, account: &ObjectKey, uid: &str) -> bool {
+        let cached = self.accounts.lister().get(account);
+        cached.is_some_and(|cached| cached.metadata.uid.as_deref() == Some(uid))
+    }
+
     async fn fill(&self, key: &ObjectKey) -> kube::Result<()> {
         let Some(secret) = self.secrets.lister().get(key) else { return Ok(()) };
         let Some(account) = account_of(&secret) else { return Ok(()) };
@@ -187,6 +196,9 @@ impl Tokens {
                 deleted => deleted.map(drop),
             };
         };
+        if !self.is_known(&account, &uid) {
+            self.queue.add_after(Work::Fill(key.clone()), CATCH_UP);
+        }
         if !self.is_incomplete(&secret) {
             return Ok(());
         }

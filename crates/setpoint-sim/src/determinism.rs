@@ -83,7 +83,7 @@ fn run(seed: u64, scenario: &impl AsyncFn(World)) -> Result<Trace, Nondeterminis
     })
 }
 
-fn first_difference(seed: u64, first: &Trace, second: &Trace) -> Nondeterminism {
+pub(crate) fn first_difference(seed: u64, first: &Trace, second: &Trace) -> Nondeterminism {
     let (first, second) = (first.entries(), second.entries());
     let same = first.iter().zip(second).take_while(|(a, b)| a == b).count();
     let at = |entries: &[Entry]| entries.get(same).cloned().map(Box::new);

@@ -9,18 +9,21 @@ mod html;
 mod judge;
 mod normal;
 mod object;
+mod paint;
 mod plan;
 mod report;
 mod run;
 mod scenario;
 mod search;
+mod settings;
 mod story;
 mod timelines;
 mod view;
 mod witness;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ops::Range;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -36,27 +39,33 @@ use setpoint_apiserver::Builder;
 pub use view::View;
 
 use self::judge::{judge, judge_alone};
+use self::normal::State;
 use self::plan::Plan;
 use self::report::Progress;
 use self::run::{Make, Options, Outcome, run};
+use self::settings::Settings;
+use crate::determinism::{Nondeterminism, first_difference};
+use crate::trace::Trace;
 use crate::world::World;
 
 /// How many findings are explained; more are counted.
 const EXPLAINED: usize = 3;
+/// How often a run is made again to see where it differs.
+const TRIES: usize = 20;
 
 /// Explores a scenario: every single fault, then several at once, for as long as `SETPOINT_SIM_BUDGET` says (`60s`; none
 /// unless set).
 ///
-/// The closure is called once for every run, with that run's world. With `SETPOINT_SIM_STORY` set, the run without faults is
+/// The scenario is called once for every run, with that run's world. With `SETPOINT_SIM_STORY` set, the run without faults is
 /// told, and nothing is explored; with `SETPOINT_SIM_STORY=requests`, by all its requests.
 ///
 /// # Panics
 /// When something was found. The message is the report: the least faults that show it, what is wrong, both timelines side
-/// by side, and the test to paste. As a page for the browser it is in the folder `SETPOINT_SIM_REPORT`, if that is set.
+/// by side, and the test to paste. As a page for the browser it is in the folder `SETPOINT_SIM_REPORT`, if that is set. Also
+/// when one of these variables has a value that says nothing.
 #[track_caller]
 pub fn explore(scenario: impl Fn(&World) -> Scenario + Send + Sync + 'static) {
-    let name = thread::current().name().unwrap_or("scenario").to_owned();
-    let explorer = Explorer::new(&name, scenario);
+    let explorer = Explorer::new(&name_of_test(Location::caller()), scenario);
     if std::env::var_os("SETPOINT_SIM_STORY").is_some() {
         report::print(&explorer.story());
     } else {
@@ -67,28 +76,34 @@ pub fn explore(scenario: impl Fn(&World) -> Scenario + Send + Sync + 'static) {
 /// Runs a scenario once, with these faults: what a report gives to paste.
 ///
 /// # Panics
-/// When something is wrong with the run, with the same report.
+/// When something is wrong with the run, with the same report; and when one of the faults never takes place, since then the
+/// test says nothing any more.
 #[track_caller]
 pub fn replay(
     scenario: impl Fn(&World) -> Scenario + Send + Sync + 'static,
     faults: impl IntoIterator<Item = Fault>,
 ) {
-    let name = thread::current().name().unwrap_or("scenario").to_owned();
+    let name = name_of_test(Location::caller());
     Explorer::new(&name, scenario).replay(&faults.into_iter().collect::<Vec<_>>()).assert_nothing_found();
+}
+
+/// Tests have a thread each, that is called like them; one at a time, they run in the main one.
+fn name_of_test(caller: &Location<'_>) -> String {
+    match thread::current().name() {
+        Some(name) if name != "main" => name.to_owned(),
+        _ => caller.to_string(),
+    }
 }
 
 /// An exploration with other settings than those of [`explore`].
 #[must_use = "an explorer does nothing until it is run"]
 pub struct Explorer {
     name: String,
+    /// The path of the function that makes the scenario.
+    function: &'static str,
     make: Make,
-    budget: Duration,
-    threads: usize,
-    only: Option<Vec<usize>>,
-    /// The one kind of points that is tried, as the table calls it.
-    kind: Option<String>,
+    settings: Settings,
     seed: u64,
-    reports: Option<PathBuf>,
 }
 
 /// What an exploration has come to.
@@ -132,25 +147,25 @@ pub struct Finding {
     pub runs: usize,
     /// The number of the single fault, for `SETPOINT_SIM_POINT`.
     pub point: Option<usize>,
+    /// The test to paste.
+    pub test: String,
     /// Everything about it, for a terminal. Only the first findings have it.
     pub report: String,
 }
 
 impl Explorer {
     /// Settings as the environment has them.
-    pub fn new(name: &str, scenario: impl Fn(&World) -> Scenario + Send + Sync + 'static) -> Explorer {
+    ///
+    /// # Panics
+    /// When a variable has a value that says nothing.
+    #[track_caller]
+    pub fn new<S>(name: &str, scenario: S) -> Explorer
+    where
+        S: Fn(&World) -> Scenario + Send + Sync + 'static,
+    {
         let make = Make { scenario: Arc::new(scenario), server: Arc::new(|server| server) };
-        let only = std::env::var("SETPOINT_SIM_POINT").ok();
-        Explorer {
-            name: name.to_owned(),
-            make,
-            budget: std::env::var("SETPOINT_SIM_BUDGET").map_or(Duration::ZERO, |text| seconds(&text)),
-            threads: thread::available_parallelism().map_or(1, usize::from),
-            only: only.map(|text| text.split(',').filter_map(|n| n.trim().parse().ok()).collect()),
-            kind: std::env::var("SETPOINT_SIM_KIND").ok(),
-            seed: 1,
-            reports: std::env::var_os("SETPOINT_SIM_REPORT").map(PathBuf::from),
-        }
+        let settings = Settings::from_environment().unwrap_or_else(|error| panic!("{error}"));
+        Explorer { name: name.to_owned(), function: std::any::type_name::<S>(), make, settings, seed: 1 }
     }
 
     /// Other settings of the API server.
@@ -161,13 +176,13 @@ impl Explorer {
 
     /// For how long several faults at once are tried, after every single one.
     pub fn budget(mut self, time: Duration) -> Explorer {
-        self.budget = time;
+        self.settings.budget = time;
         self
     }
 
     /// How many runs there are at the same time; one a core unless set. What is found does not depend on it.
     pub fn threads(mut self, threads: usize) -> Explorer {
-        self.threads = threads.max(1);
+        self.settings.threads = threads.max(1);
         self
     }
 
@@ -184,7 +199,49 @@ impl Explorer {
     /// One number for everything that passes between clients and server in a run with this seed, with the order of tasks
     /// chosen by it.
     pub fn hash(&self, seed: u64) -> u64 {
-        run(&self.make, &[Fault::Order(seed)], None, Options { seed, is_told: false }).trace.hash()
+        self.trace(seed).hash()
+    }
+
+    fn trace(&self, seed: u64) -> Trace {
+        run(&self.make, &[Fault::Order(seed)], None, Options { seed, is_told: false }).trace
+    }
+
+    /// Runs the scenario twice with each seed, on different threads, and compares all that passes between clients and server.
+    /// Gives one number for all of it, which is the same on other machines, too.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn check_determinism(&self, seeds: Range<u64>) -> Result<u64, Nondeterminism> {
+        let first = self.hashes(seeds.clone(), self.settings.threads);
+        // In other parts: what ran on one thread runs on another.
+        let second = self.hashes(seeds.clone(), self.settings.threads.saturating_add(1));
+        let differs = first.iter().zip(&second).zip(seeds).find(|((first, second), _)| first != second);
+        match differs {
+            Some((_, seed)) => Err(self.difference(seed)),
+            None => Ok(first.iter().fold(0u64, |all, hash| all.rotate_left(7) ^ hash)),
+        }
+    }
+
+    fn hashes(&self, seeds: Range<u64>, threads: usize) -> Vec<u64> {
+        let seeds: Vec<u64> = seeds.collect();
+        let mut hashes = vec![0; seeds.len()];
+        let share = seeds.len().div_ceil(threads.max(1)).max(1);
+        thread::scope(|scope| {
+            let parts = seeds.chunks(share).zip(hashes.chunks_mut(share));
+            let work = |(seeds, hashes): (&[u64], &mut [u64])| {
+                seeds.iter().zip(hashes).for_each(|(seed, hash)| *hash = self.hash(*seed));
+            };
+            let workers: Vec<_> = parts.map(|part| scope.spawn(move || work(part))).collect();
+            workers.into_iter().for_each(joined);
+        });
+        hashes
+    }
+
+    /// Where two runs of a seed differ that was seen to differ before.
+    fn difference(&self, seed: u64) -> Nondeterminism {
+        let first = self.trace(seed);
+        let other = (0..TRIES).map(|_| self.trace(seed)).find(|other| other.hash() != first.hash());
+        first_difference(seed, &first, &other.unwrap_or_default())
     }
 
     /// What happens without faults, a line each.
@@ -195,7 +252,18 @@ impl Explorer {
     }
 
     /// Explores.
+    ///
+    /// # Panics
+    /// When the scenario itself panics, or `SETPOINT_SIM_POINT` is beyond the last point.
     pub fn run(&self) -> Exploration {
+        let exploration = self.explore();
+        if let Some(file) = &self.settings.table {
+            report::row(file, &exploration);
+        }
+        exploration
+    }
+
+    fn explore(&self) -> Exploration {
         let clock = report::Clock::start();
         let reference = run(&self.make, &[], None, self.options());
         let plan = Plan::new(&reference);
@@ -215,29 +283,28 @@ impl Explorer {
             exploration.took = clock.elapsed();
             return exploration;
         }
-        self.transitions(&reference, &mut exploration);
         let progress = Progress::new(&self.name, plan.points.len());
-        let wanted = |index: &usize| {
-            self.only.as_ref().is_none_or(|only| only.contains(index))
-                && self.kind.as_ref().is_none_or(|kind| plan.points[*index].kind.to_string() == *kind)
-        };
+        if let Some(beyond) = self.settings.points.iter().flatten().find(|at| **at >= plan.points.len()) {
+            panic!("SETPOINT_SIM_POINT={beyond}: {} has {} points, from 0", self.name, plan.points.len());
+        }
+        let wanted = |index: &usize| self.settings.wants(*index, plan.points[*index].kind);
         let indices: Vec<usize> = (0..plan.points.len()).filter(wanted).collect();
         let failed = Mutex::new(Vec::new());
         let next = AtomicUsize::new(0);
         thread::scope(|scope| {
-            for _ in 0..self.threads {
-                scope.spawn(|| {
-                    while let Some(&index) = indices.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let faults = &plan.points[index].faults;
-                        let outcome = run(&self.make, faults, Some(&reference.state), self.options());
-                        let violations = judge(&reference, &outcome, faults);
-                        progress.ran(!violations.is_empty());
-                        if !violations.is_empty() {
-                            failed.lock().push((index, violations));
-                        }
+            let work = || {
+                while let Some(&index) = indices.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let faults = &plan.points[index].faults;
+                    let outcome = self.run_beside(&reference, faults);
+                    let violations = judge(&reference, &outcome, faults);
+                    progress.ran(!violations.is_empty());
+                    if !violations.is_empty() {
+                        failed.lock().push((index, violations));
                     }
-                });
-            }
+                }
+            };
+            let workers: Vec<_> = (0..self.settings.threads).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().for_each(joined);
         });
         for index in &indices {
             exploration.tried.entry(plan.points[*index].kind).or_default().runs += 1;
@@ -250,8 +317,7 @@ impl Explorer {
             exploration.tried.entry(point.kind).or_default().failed += 1;
             self.find(&mut exploration, &reference, &point.faults, violations, Some(index));
         }
-        let is_part = self.only.is_some() || self.kind.is_some();
-        if exploration.findings.is_empty() && !self.budget.is_zero() && !is_part {
+        if exploration.findings.is_empty() && !self.settings.budget.is_zero() && !self.settings.is_part() {
             self.several(&plan, &reference, &progress, &mut exploration);
         }
         progress.end();
@@ -263,7 +329,7 @@ impl Explorer {
     pub fn replay(&self, faults: &[Fault]) -> Exploration {
         let clock = report::Clock::start();
         let reference = run(&self.make, &[], None, self.options());
-        let outcome = run(&self.make, faults, Some(&reference.state), self.options());
+        let outcome = self.run_beside(&reference, faults);
         let mut exploration = Exploration {
             name: self.name.clone(),
             targets: Targets::default(),
@@ -273,12 +339,21 @@ impl Explorer {
             took: Duration::ZERO,
             findings: Vec::new(),
         };
-        let violations = judge(&reference, &outcome, faults);
+        let mut violations = judge(&reference, &outcome, faults);
+        if !outcome.missed.is_empty() {
+            let why = outcome.missed.iter().map(ToString::to_string).collect();
+            violations.push(Violation { oracle: Oracle::Missed, why });
+        }
         if !violations.is_empty() {
             self.find(&mut exploration, &reference, faults, violations, None);
         }
         exploration.took = clock.elapsed();
         exploration
+    }
+
+    /// A run with these faults, which has to come to what the reference came to.
+    fn run_beside(&self, reference: &Outcome, faults: &[Fault]) -> Outcome {
+        run(&self.make, faults, expected(reference, faults), self.options())
     }
 
     /// Notes a finding, and explains it if it is one of the first.
@@ -290,15 +365,22 @@ impl Explorer {
         violations: Vec<Violation>,
         point: Option<usize>,
     ) {
-        let (faults, runs, report) = (faults.to_vec(), exploration.runs, String::new());
-        let mut finding = Finding { faults, violations, runs, point, report };
-        if exploration.findings.len() < EXPLAINED {
+        let (faults, runs) = (faults.to_vec(), exploration.runs);
+        let (test, report) = (String::new(), String::new());
+        let mut finding = Finding { faults, violations, runs, point, test, report };
+        let is_explained = exploration.findings.len() < EXPLAINED;
+        if is_explained {
             self.shrink(reference, &mut finding);
+        }
+        if !finding.faults.is_empty() {
+            finding.test = report::code(&self.name, self.function, &finding);
+        }
+        if is_explained {
             let told = Options { is_told: true, ..self.options() };
             let without = run(&self.make, &[], None, told);
-            let with = run(&self.make, &finding.faults, Some(&reference.state), told);
+            let with = run(&self.make, &finding.faults, expected(reference, &finding.faults), told);
             finding.report = report::text(&self.name, &finding, &without.story, &with.story);
-            if let Some(folder) = &self.reports {
+            if let Some(folder) = &self.settings.reports {
                 let page = html::page(&self.name, &finding, &without.story, &with.story);
                 let file = folder.join(format!(
                     "{}-{}.html",
@@ -331,21 +413,25 @@ impl Exploration {
     pub fn assert_nothing_found(&self) {
         report::print(&self.to_string());
         if !self.findings.is_empty() {
-            panic!("{}", report::all(self));
+            panic!("{}", paint::report(&report::all(self)));
         }
     }
 }
 
-/// `60s`, `2m` or `90`.
-fn seconds(text: &str) -> Duration {
-    let text = text.trim();
-    let (number, unit) = match text.strip_suffix('m') {
-        Some(minutes) => (minutes, 60.0),
-        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
-    };
-    number
-        .parse::<f64>()
-        .ok()
-        .and_then(|number| Duration::try_from_secs_f64(number * unit).ok())
-        .unwrap_or_default()
+/// What a run with these faults must come to.
+fn expected<'a>(reference: &'a Outcome, faults: &[Fault]) -> Option<&'a State> {
+    let steps = faults.iter().find_map(|fault| match fault {
+        Fault::Steps(steps) => Some(steps),
+        _ => None,
+    });
+    match steps {
+        None => Some(&reference.state),
+        // Before the first step there is a state, too.
+        Some(steps) => reference.states.get(steps.last().map_or(0, |last| last.saturating_add(1))),
+    }
+}
+
+/// The end of a worker, with its panic.
+fn joined(worker: thread::ScopedJoinHandle<'_, ()>) {
+    worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use setpoint::{Action, Context, Controller, Manager, ObjectKey, ReconcileError, SharedInformerFactory};
-use setpoint_sim::{Scenario, World, explore};
+use setpoint_sim::{Explorer, Scenario, World, explore};
 use tokio_util::sync::CancellationToken;
 
 fn foo(replicas: i32) -> Foo {
@@ -50,4 +50,14 @@ fn scenario(_: &World) -> Scenario {
 #[test]
 fn no_fault_breaks_it() {
     explore(scenario);
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "what it prints is compared with other runs of it")]
+fn a_seed_gives_the_same_run_again_and_another_seed_another_order() {
+    let seeds = std::env::var("SETPOINT_SIM_SEEDS").map_or(10, |seeds| seeds.parse().expect("a number"));
+    let explorer = Explorer::new("foo", scenario);
+    let digest = explorer.check_determinism(0..seeds).unwrap_or_else(|error| panic!("{error}"));
+    assert!((1..seeds).any(|seed| explorer.hash(seed) != explorer.hash(0)));
+    println!("all seeds: {digest:016x}");
 }

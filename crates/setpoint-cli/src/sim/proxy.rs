@@ -14,6 +14,7 @@ use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_apiserver::serve::CancellationToken;
 use setpoint_env::Env;
 use setpoint_sim::{FaultKind, Faults, Rule, Script, Swarm};
+use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
 use super::child::{Child, Ended};
@@ -25,6 +26,8 @@ use crate::signals::Signals;
 
 /// When faults end if something is checked then, unless told.
 const HEAL_AFTER: Duration = Duration::from_secs(30);
+/// The file in a folder of its own.
+const KUBECONFIG: &str = "kubeconfig";
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// How long one try of a check may take.
 const CHECK_LIMIT: Duration = Duration::from_secs(60);
@@ -39,7 +42,8 @@ const CHECK_LIMIT: Duration = Duration::from_secs(60);
 /// `{kubeconfig}` among its arguments is replaced with that path. When a fault kills it, it is started again. Without a
 /// command, start the controller yourself.
 ///
-/// Everything ends after --for, when --check has succeeded, when the command ends by itself with success, or with Ctrl-C.
+/// Everything ends after --for, when --check has succeeded, when the command ends by itself with success (then all faults end,
+/// and --check is tried), or with Ctrl-C.
 /// Then a summary is printed. The exit code is not 0 if a fault of the script never took place, if the check failed, or
 /// if the command ended by itself again and again.
 #[derive(Args)]
@@ -90,7 +94,7 @@ pub(crate) struct Proxy {
     length: Option<Duration>,
 
     /// A shell command that says, by its exit code, whether all is well; it is tried again and again once all faults have
-    /// ended, with KUBECONFIG set to a way around the faults
+    /// ended, with KUBECONFIG set to a way around the faults, and with --context
     #[arg(long, value_name = "COMMAND")]
     check: Option<String>,
 
@@ -132,8 +136,20 @@ fn time(text: &str) -> Result<Duration, String> {
 
 /// What has come of a run.
 struct Outcome {
-    checked: Option<bool>,
+    checked: Option<Checked>,
     ended: Option<Ended>,
+}
+
+/// What has come of a check.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Checked {
+    Well,
+    /// It was tried for as long as it may take.
+    Late,
+    /// It was tried until --for was over.
+    CutOff,
+    /// Somebody ended it all before.
+    NotRun,
 }
 
 impl Proxy {
@@ -141,6 +157,13 @@ impl Proxy {
     pub(crate) fn run(self, env: &Env) -> anyhow::Result<()> {
         let script = self.script()?;
         ensure!((0.0..=1.0).contains(&self.chance), "bad chance {}: --chance takes 0 to 1", self.chance);
+        if let (Some(length), Some(heal), Some(_)) = (self.length, self.healing(), &self.check) {
+            ensure!(
+                length > heal,
+                "--check would never run: --for {length:?} is over before the faults end (--heal-after {heal:?}); make --for \
+                 longer than that, or --heal-after shorter"
+            );
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.context("cannot start threads")?.block_on(self.follow(env, &script))
     }
@@ -170,6 +193,7 @@ impl Proxy {
             Faults::in_real_time(env.clone(), self.seed.unwrap_or(0), move |entry| log.entry(entry))
         };
         let upstream = self.connect().await?;
+        let direct = self.direct()?;
         faults.interfere_through(upstream.clone());
         let rules = script.inject(&faults);
         if self.seed.is_some() {
@@ -183,8 +207,10 @@ impl Proxy {
         let outcome = {
             let command = self.child(env, &kubeconfig, current, log.clone());
             tokio::select! {
-                outcome = self.play(&faults, command) => outcome,
-                _ = signals.next() => Outcome { checked: None, ended: None },
+                outcome = self.play(&faults, command, direct.as_ref()) => outcome,
+                _ = signals.next() => {
+                    Outcome { checked: self.check.as_ref().map(|_| Checked::NotRun), ended: None }
+                }
             }
         };
         shutdown.cancel();
@@ -221,7 +247,7 @@ impl Proxy {
         faults: &Faults,
         upstream: Upstream,
         current: Current,
-    ) -> anyhow::Result<(Front, PathBuf, Option<tempfile::TempDir>)> {
+    ) -> anyhow::Result<(Front, PathBuf, Option<TempDir>)> {
         let listen = Listen::parse(&self.listen)?;
         let listener = listen.bind().await?;
         let address = listener.local_addr()?;
@@ -235,8 +261,8 @@ impl Proxy {
         let (path, folder) = match &self.write_kubeconfig {
             Some(path) => (path.clone(), None),
             None => {
-                let folder = tempfile::TempDir::with_prefix("setpoint-sim-")?;
-                (folder.path().join("kubeconfig"), Some(folder))
+                let folder = TempDir::with_prefix("setpoint-sim-")?;
+                (folder.path().join(KUBECONFIG), Some(folder))
             }
         };
         Kubeconfig::with_token(&url_of(address), &authority, &token).write(&path).context(
@@ -265,7 +291,15 @@ impl Proxy {
     }
 
     /// Everything until the end.
-    async fn play(&self, faults: &Faults, command: Option<Child>) -> Outcome {
+    async fn play(&self, faults: &Faults, command: Option<Child>, direct: Option<&TempDir>) -> Outcome {
+        let heal = || {
+            faults.heal();
+            say("all faults end\n");
+        };
+        let checked = async || match &self.check {
+            Some(check) => Some(self.checked(check, direct).await),
+            None => None,
+        };
         let running = async {
             match command {
                 Some(command) => command.run().await,
@@ -273,15 +307,13 @@ impl Proxy {
             }
         };
         let until = async {
-            let heal_after = self.heal_after.or(self.check.as_ref().map(|_| HEAL_AFTER));
-            if let Some(time) = heal_after {
+            if let Some(time) = self.healing() {
                 sleep(time).await;
-                faults.heal();
-                say("all faults end\n");
+                heal();
             }
-            match &self.check {
-                Some(check) => Some(self.checked(check).await),
+            match checked().await {
                 None => std::future::pending().await,
+                checked => checked,
             }
         };
         let over = async {
@@ -290,20 +322,56 @@ impl Proxy {
                 None => std::future::pending().await,
             }
         };
+        let all = async {
+            tokio::select! {
+                checked = until => Outcome { checked, ended: None },
+                ended = running => {
+                    // What it has left behind is checked, too.
+                    let checked = if matches!(ended, Ended::Well) && self.check.is_some() {
+                        heal();
+                        checked().await
+                    } else {
+                        None
+                    };
+                    Outcome { checked, ended: Some(ended) }
+                }
+            }
+        };
         tokio::select! {
-            checked = until => Outcome { checked, ended: None },
-            ended = running => Outcome { checked: None, ended: Some(ended) },
-            () = over => Outcome { checked: self.check.as_ref().map(|_| false), ended: None },
+            outcome = all => outcome,
+            () = over => Outcome { checked: self.check.as_ref().map(|_| Checked::CutOff), ended: None },
         }
     }
 
+    /// When all faults end.
+    fn healing(&self) -> Option<Duration> {
+        self.heal_after.or(self.check.as_ref().map(|_| HEAL_AFTER))
+    }
+
+    /// The way around the faults, if it is not the kubeconfig as it is: one whose current context is that of --context.
+    fn direct(&self) -> anyhow::Result<Option<TempDir>> {
+        let (Some(context), Some(_)) = (&self.context, &self.check) else { return Ok(None) };
+        let mut kubeconfig = match &self.kubeconfig {
+            Some(path) => kube::config::Kubeconfig::read_from(path),
+            None => kube::config::Kubeconfig::read(),
+        }
+        .context("cannot read the kubeconfig for --check")?;
+        kubeconfig.current_context = Some(context.clone());
+        let folder = TempDir::with_prefix("setpoint-sim-")?;
+        // JSON is YAML; nobody else may enter the folder.
+        std::fs::write(folder.path().join(KUBECONFIG), serde_json::to_vec(&kubeconfig)?)
+            .context("cannot write the kubeconfig for --check")?;
+        Ok(Some(folder))
+    }
+
     /// Whether the check succeeds in time.
-    async fn checked(&self, check: &str) -> bool {
+    async fn checked(&self, check: &str, direct: Option<&TempDir>) -> Checked {
         let tries = async {
             loop {
                 let mut command = tokio::process::Command::new("sh");
                 command.args(["-c", check]).stdin(Stdio::null()).kill_on_drop(true);
-                if let Some(path) = &self.kubeconfig {
+                let direct = direct.map(|folder| folder.path().join(KUBECONFIG));
+                if let Some(path) = direct.as_ref().or(self.kubeconfig.as_ref()) {
                     command.env("KUBECONFIG", path);
                 }
                 let ended = timeout(CHECK_LIMIT, command.output()).await;
@@ -315,7 +383,7 @@ impl Proxy {
                 sleep(CHECK_EVERY).await;
             }
         };
-        timeout(self.check_within, tries).await.is_ok()
+        if timeout(self.check_within, tries).await.is_ok() { Checked::Well } else { Checked::Late }
     }
 
     fn report(&self, log: &Log, rules: &[(String, Rule)], outcome: &Outcome) -> anyhow::Result<()> {
@@ -323,17 +391,19 @@ impl Proxy {
             rules.iter().filter(|(_, rule)| rule.fired() == 0).map(|(line, _)| line.as_str()).collect();
         let mut text = log.summary();
         match outcome.checked {
-            Some(true) => text.push_str("the check succeeded\n"),
-            Some(false) => text.push_str("the check failed\n"),
+            Some(Checked::Well) => text.push_str("the check succeeded\n"),
+            Some(Checked::Late | Checked::CutOff) => text.push_str("the check failed\n"),
+            Some(Checked::NotRun) => text.push_str("the check has not come to its end\n"),
             None => {}
         }
         say(&text);
-        if outcome.checked == Some(false) {
-            bail!(
-                "the check did not succeed within {:?}: {}",
-                self.check_within,
-                self.check.as_deref().unwrap_or_default()
-            );
+        let check = self.check.as_deref().unwrap_or_default();
+        match outcome.checked {
+            Some(Checked::Late) => bail!("the check did not succeed within {:?}: {check}", self.check_within),
+            Some(Checked::CutOff) => {
+                bail!("the check did not succeed before --for was over; make that longer: {check}")
+            }
+            Some(Checked::Well | Checked::NotRun) | None => {}
         }
         if let Some(Ended::TooOften(status)) = &outcome.ended {
             bail!(

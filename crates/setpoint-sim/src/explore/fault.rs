@@ -27,21 +27,27 @@ pub enum Fault {
     Order(u64),
     /// The clock of this client runs at so many percent of the others' rate.
     ClockRate(String, u32),
+    /// The user takes other steps than the scenario says: those at these places, from 0. It has to end where the run without
+    /// faults was after the last of them.
+    Steps(Vec<usize>),
 }
 
 impl Fault {
-    /// As a line of a test.
+    /// As a line of a test. Names that are not of this crate have their paths.
     pub(crate) fn code(&self) -> String {
         match self {
             Fault::On(matching, effect) => format!("Fault::On({}, {})", matching.code(), effect_code(effect)),
             Fault::AtRest(act, path) => format!("Fault::AtRest(Act::{act:?}, {path:?}.into())"),
-            Fault::Revert(path, value) => format!("Fault::Revert({path:?}.into(), json!({value}))"),
+            Fault::Revert(path, value) => {
+                format!("Fault::Revert({path:?}.into(), serde_json::json!({value}))")
+            }
             Fault::Finalizer(path) => format!("Fault::Finalizer({path:?}.into())"),
             Fault::Order(seed) => format!("Fault::Order({seed})"),
             Fault::ClockRate(client, percent) => format!("Fault::ClockRate({client:?}.into(), {percent})"),
             Fault::OldCache(client, resource, revision) => {
                 format!("Fault::OldCache({client:?}.into(), {resource:?}.into(), {revision})")
             }
+            Fault::Steps(steps) => format!("Fault::Steps(vec!{steps:?})"),
         }
     }
 }
@@ -56,6 +62,15 @@ fn effect_code(effect: &Effect) -> String {
         Effect::PauseAfterAnswer(time) => format!("Effect::PauseAfterAnswer({})", time_code(*time)),
         Effect::DelayRequest(time) => format!("Effect::DelayRequest({})", time_code(*time)),
         Effect::DelayResponse(time) => format!("Effect::DelayResponse({})", time_code(*time)),
+        Effect::DelayEvents(time) => format!("Effect::DelayEvents({})", time_code(*time)),
+        Effect::TimeOut(time) => format!("Effect::TimeOut({})", time_code(*time)),
+        Effect::Answer { status, content_type, body } => format!(
+            "Effect::Answer {{ status: {status}, content_type: {content_type:?}.into(), body: {} }}",
+            bytes_code(body)
+        ),
+        Effect::InsertAfterEvents(n, bytes) => {
+            format!("Effect::InsertAfterEvents({n}, {})", bytes_code(bytes))
+        }
         Effect::Interfere(interference) => {
             let object = match &interference.object {
                 Some(path) => format!("Some({path:?}.into())"),
@@ -66,8 +81,13 @@ fn effect_code(effect: &Effect) -> String {
                 interference.act
             )
         }
+        // Nothing in them but numbers.
         other => format!("Effect::{other:?}"),
     }
+}
+
+fn bytes_code(bytes: &[u8]) -> String {
+    format!("b\"{}\".as_slice().into()", bytes.escape_ascii())
 }
 
 fn refusal_code(refusal: Refusal) -> String {
@@ -80,7 +100,7 @@ fn refusal_code(refusal: Refusal) -> String {
 }
 
 fn time_code(time: Duration) -> String {
-    format!("Duration::from_millis({})", time.as_millis())
+    format!("std::time::Duration::from_millis({})", time.as_millis())
 }
 
 /// As a failure report tells it.
@@ -106,6 +126,10 @@ impl fmt::Display for Fault {
                 f,
                 "crash of {client} when all is at rest, and a restart onto a cache of {resource} of revision {revision}"
             ),
+            Fault::Steps(steps) => {
+                let steps: Vec<_> = steps.iter().map(|at| at.saturating_add(1).to_string()).collect();
+                write!(f, "no fault, but the steps of the user in another way: {}", steps.join(", "))
+            }
         }
     }
 }
@@ -138,5 +162,111 @@ fn words(effect: &Effect) -> String {
             format!("silence until all faults end, then expiry, after event {n} of")
         }
         other => format!("{other:?} to"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::explore::Finding;
+    use crate::explore::report::code;
+    use crate::faults::Interference;
+    use crate::request::Verb;
+
+    const PATH: &str = "/api/v1/namespaces/default/secrets/a";
+
+    /// A fault of each form that a report gives to paste, or that somebody may replay.
+    fn every_form() -> Vec<Fault> {
+        let second = Duration::from_secs(1);
+        let busy = Refusal::TooManyRequests { retry_after: second };
+        let effects = [
+            Effect::DelayRequest(second),
+            Effect::DelayResponse(second),
+            Effect::RefuseConnection,
+            Effect::DropRequest,
+            Effect::Refuse(busy),
+            Effect::Refuse(Refusal::Conflict),
+            Effect::Answer { status: 200, content_type: "text/plain".to_owned(), body: "a \"b\"\n".into() },
+            Effect::LoseResponse,
+            Effect::BadGateway,
+            Effect::TimeOut(second),
+            Effect::Silence,
+            Effect::CutAfterBytes(1),
+            Effect::CutAfterEvents(1),
+            Effect::CutInsideEvent(1),
+            Effect::EndAfterEvents(1),
+            Effect::ErrorAfterEvents(1, Refusal::Expired),
+            Effect::InsertAfterEvents(1, "{}\n".into()),
+            Effect::DelayEvents(second),
+            Effect::HoldAfterEvents(1),
+            Effect::StallAfterEvents(1, second),
+            Effect::LagAfterEvents(1, 2),
+            Effect::HideAfterEvents(1),
+            Effect::CrashBefore,
+            Effect::CrashAfterCommit,
+            Effect::CrashAfterAnswer,
+            Effect::PauseAfterAnswer(second),
+            Effect::LoseLease,
+            Effect::RestartServer,
+            Effect::Interfere(Interference { act: Act::Touch, object: None }),
+            Effect::Interfere(Interference { act: Act::Recreate, object: Some(PATH.to_owned()) }),
+        ];
+        let on = Match::any().verb(Verb::Create).resource("deployments.apps/status").client("a");
+        let mut faults: Vec<_> = effects.into_iter().map(|effect| Fault::On(on.clone(), effect)).collect();
+        let call = Match::any().verb(Verb::NonResource).client("a").http("POST", "/v2.0/subnets").nth(2);
+        faults.push(Fault::On(call, Effect::LoseResponse));
+        faults.extend([
+            Fault::AtRest(Act::Delete, PATH.to_owned()),
+            Fault::Revert(PATH.to_owned(), json!({"data": {"a": null, "b": [1, -1.5, true, "c"]}})),
+            Fault::Finalizer(PATH.to_owned()),
+            Fault::OldCache("a".to_owned(), "secrets".to_owned(), 7),
+            Fault::Order(7),
+            Fault::ClockRate("a".to_owned(), 80),
+            Fault::Steps(vec![0, 1, 0]),
+        ]);
+        faults
+    }
+
+    fn found(faults: Vec<Fault>) -> Finding {
+        let (test, report) = (String::new(), String::new());
+        Finding { faults, violations: Vec::new(), runs: 1, point: None, test, report }
+    }
+
+    /// What is pasted is compiled here, with nothing imported but what it imports itself.
+    mod pasted {
+        mod setpoint_sim {
+            pub(super) use crate::*;
+
+            /// They are of no run: that they compile is enough.
+            pub(super) fn replay<const N: usize>(_: impl Fn(&World) -> Scenario, faults: [Fault; N]) {
+                assert_ne!(faults.len(), 0);
+            }
+        }
+
+        fn scenario(_: &crate::World) -> crate::Scenario {
+            crate::Scenario::new()
+        }
+
+        include!("pasted/every_form.rs");
+        include!("pasted/one.rs");
+    }
+
+    #[test]
+    fn what_is_pasted_compiles_and_imports_no_more_than_it_needs() {
+        let every_form = code("every::form", "a::scenario", &found(every_form()));
+        assert_eq!(every_form, include_str!("pasted/every_form.rs"), "{every_form}");
+        let one = code("one", "a::scenario", &found(vec![Fault::Order(7)]));
+        assert_eq!(one, include_str!("pasted/one.rs"), "{one}");
+    }
+
+    #[test]
+    fn a_scenario_without_a_name_is_asked_for() {
+        let text = code("a test", "a::b::{{closure}}", &found(vec![Fault::Order(7)]));
+        assert!(text.contains("// Make a function"), "{text}");
+        assert!(text.contains("replay(scenario, ["), "{text}");
+        let text = code("a test", "a::of_two", &found(vec![Fault::Order(7)]));
+        assert!(text.contains("replay(of_two, ["), "{text}");
     }
 }

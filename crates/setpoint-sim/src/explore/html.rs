@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use super::Finding;
-use super::report::code;
 use super::story::{Line, Pair, Story};
 
 const STYLE: &str = "body{font:14px/1.4 system-ui,sans-serif;margin:2em auto;max-width:120em;padding:0 1em;color:#1c2833}\
@@ -32,6 +31,9 @@ fn write(f: &mut String, name: &str, finding: &Finding, without: &Story, with: &
     for fault in &finding.faults {
         write!(f, "<li class=fault>{}", escape(&fault.to_string()))?;
     }
+    if finding.faults.is_empty() {
+        f.push_str("<li>Nothing: it happens without any fault");
+    }
     f.push_str("</ul><h2>What comes of it</h2>");
     for violation in &finding.violations {
         write!(f, "<p>{}<ul>", escape(&violation.oracle.to_string()))?;
@@ -49,7 +51,7 @@ fn write(f: &mut String, name: &str, finding: &Finding, without: &Story, with: &
         };
         write!(f, "<tr class={class}>{}{}", cells(left), cells(right))?;
     }
-    write!(f, "</table><h2>As a test</h2><pre>{}</pre></html>", escape(&code(name, finding)))
+    write!(f, "</table><h2>As a test</h2><pre>{}</pre></html>", escape(&finding.test))
 }
 
 fn cells(line: Option<&Line>) -> String {

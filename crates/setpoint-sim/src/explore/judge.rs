@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::fault::Fault;
 use super::run::Outcome;
+use super::scenario::Step;
 use super::witness::{Change, Commit, NOBODY};
 use crate::faults::{Act, Effect};
 
@@ -24,7 +25,7 @@ pub enum Oracle {
     EndState,
     /// No object is created or deleted more often than without faults.
     Counts,
-    /// In the end nothing more is written.
+    /// In the end nothing more is written, and no request is sent again and again.
     Rest,
     /// Nothing lives whose controlling owner is gone.
     Owners,
@@ -38,10 +39,14 @@ pub enum Oracle {
     Troubles,
     /// It does not take many times as many writes as without faults.
     Writes,
+    /// What the user deleted goes, and nobody's finalizer is left behind.
+    Deletions,
     /// A change and its opposite lead back to where it began.
     Rollback,
     /// What is created as B is what is created as A and changed to B.
     TwoWays,
+    /// Each fault that [`replay`](crate::replay) was given takes place.
+    Missed,
 }
 
 impl fmt::Display for Oracle {
@@ -56,8 +61,13 @@ impl fmt::Display for Oracle {
             Oracle::Leases => "somebody wrote without the lease",
             Oracle::Troubles => "something went wrong on the way",
             Oracle::Writes => "it took too many writes",
+            Oracle::Deletions => "what was deleted does not go",
             Oracle::Rollback => "a change and its opposite do not lead back",
             Oracle::TwoWays => "two ways to one state end differently",
+            Oracle::Missed => {
+                "a fault never took place: no request was as it says, or its object was not there; \
+                 explore again, and paste anew what is found"
+            }
         })
     }
 }
@@ -76,7 +86,8 @@ pub struct Violation {
 pub(crate) fn judge_alone(run: &Outcome) -> Vec<Violation> {
     let checks = [
         (Oracle::Troubles, run.troubles.clone()),
-        (Oracle::Rest, run.writes_at_rest.clone()),
+        (Oracle::Rest, run.unrest.clone()),
+        (Oracle::Deletions, going(run)),
         (Oracle::Owners, dead_owners(run)),
         (Oracle::PingPong, ping_pong(&run.commits)),
         (Oracle::Generations, generations(&run.commits)),
@@ -87,11 +98,27 @@ pub(crate) fn judge_alone(run: &Outcome) -> Vec<Violation> {
 
 /// What is wrong with a run, given one without faults.
 pub(crate) fn judge(reference: &Outcome, run: &Outcome, faults: &[Fault]) -> Vec<Violation> {
+    if let Some(Fault::Steps(steps)) = faults.iter().find(|fault| matches!(fault, Fault::Steps(_))) {
+        return transition(reference, run, steps);
+    }
     let mut found = violations([
         (Oracle::EndState, reference.state.difference(&run.state)),
         (Oracle::Counts, counts(reference, run, faults)),
         (Oracle::Writes, too_many_writes(reference, run)),
     ]);
+    found.extend(judge_alone(run));
+    found
+}
+
+/// Whether other steps lead to the state that their last one led to without faults.
+fn transition(reference: &Outcome, run: &Outcome, steps: &[usize]) -> Vec<Violation> {
+    let (last, before) = steps.split_last().map_or((None, steps), |(last, before)| (Some(*last), before));
+    // Before the first step there is a state, too.
+    let expected = reference.states.get(last.map_or(0, |last| last.saturating_add(1)));
+    let is_back = last.is_some_and(|last| before.contains(&last));
+    let oracle = if is_back { Oracle::Rollback } else { Oracle::TwoWays };
+    let difference = expected.map(|expected| expected.difference(&run.state)).unwrap_or_default();
+    let mut found = violations([(oracle, difference)]);
     found.extend(judge_alone(run));
     found
 }
@@ -137,7 +164,8 @@ fn counts(reference: &Outcome, run: &Outcome, faults: &[Fault]) -> Vec<String> {
         | Fault::Finalizer(_)
         | Fault::OldCache(..)
         | Fault::Order(_)
-        | Fault::ClockRate(..) => false,
+        | Fault::ClockRate(..)
+        | Fault::Steps(_) => false,
     });
     let anew = anew.count();
     let mut why = Vec::new();
@@ -167,6 +195,38 @@ fn too_many_writes(reference: &Outcome, run: &Outcome) -> Vec<String> {
     let after = after.saturating_sub(taken(run).saturating_sub(taken(reference)));
     let is_too_many = after > before.saturating_mul(TIMES).max(before.saturating_add(MORE));
     is_too_many.then(|| format!("{after} writes, without faults {before}")).into_iter().collect()
+}
+
+/// What the user has deleted and is still there, and finalizers of controllers on what is going.
+fn going(run: &Outcome) -> Vec<String> {
+    let deleted: BTreeSet<&str> = run
+        .scenario
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Delete(target) => Some(target.path.as_str()),
+            Step::Apply(_) | Step::Act(..) => None,
+        })
+        .collect();
+    // Those of Kubernetes belong to controllers that need not be in the scenario.
+    let is_own = |finalizer: &&str| {
+        finalizer.split_once('/').is_some_and(|(domain, _)| {
+            domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io") && domain != "k8s.io"
+        })
+    };
+    let mut why = Vec::new();
+    for (id, value) in
+        run.view.objects.iter().filter(|(_, value)| !value["metadata"]["deletionTimestamp"].is_null())
+    {
+        let all = value["metadata"]["finalizers"].as_array().into_iter().flatten();
+        let finalizers: Vec<&str> = all.filter_map(Value::as_str).collect();
+        if finalizers.iter().any(is_own) {
+            why.push(format!("{id} was deleted, and keeps the finalizers {}", finalizers.join(", ")));
+        } else if deleted.contains(id.api_path(value).as_str()) {
+            why.push(format!("{id} was deleted, and is still there"));
+        }
+    }
+    why
 }
 
 fn dead_owners(run: &Outcome) -> Vec<String> {

@@ -48,7 +48,7 @@ impl Normal {
     /// Remembers what the object is called in this run.
     pub(crate) fn learn(aliases: &mut Aliases, id: &ObjectId, object: &Value) {
         let metadata = &object["metadata"];
-        let called = normal_path(id, object);
+        let called = normal_path(id, object, aliases);
         if let Some(uid) = metadata["uid"].as_str() {
             aliases
                 .entry(uid.to_owned())
@@ -100,9 +100,11 @@ fn generate_name(object: &Value) -> Option<&str> {
     object["metadata"]["generateName"].as_str().filter(|prefix| !prefix.is_empty())
 }
 
-/// The path of an object, with what stands for a generated name.
-pub(crate) fn normal_path(id: &ObjectId, object: &Value) -> String {
-    let Some(prefix) = generate_name(object) else { return id.path.to_string() };
+/// The path of an object, with what stands for a generated name, or for the uid of another object in it.
+pub(crate) fn normal_path(id: &ObjectId, object: &Value, aliases: &Aliases) -> String {
+    let Some(prefix) = generate_name(object) else {
+        return with_aliases(&id.path, aliases).unwrap_or_else(|| id.path.to_string());
+    };
     match id.path.split_once('/') {
         Some((namespace, _)) => format!("{namespace}/{prefix}<generated>"),
         None => format!("{prefix}<generated>"),
@@ -135,10 +137,31 @@ fn walk(value: &mut Value, generation: &Value, aliases: &Aliases) {
                 *text = "<address>".to_owned();
             } else if is_digest(text) {
                 *text = "<digest>".to_owned();
+            } else if let Some(named) = with_aliases(text, aliases) {
+                *text = named;
             }
         }
         _ => {}
     }
+}
+
+/// The text with what the uids in it stand for, if there are any: the volume of a claim is called `pvc-` and the claim's uid.
+fn with_aliases(text: &str, aliases: &Aliases) -> Option<String> {
+    let mut named = String::new();
+    let mut rest = text;
+    while let Some((at, uid)) = first_uuid(rest) {
+        named.push_str(&rest[..at]);
+        named.push_str(aliases.get(uid).map_or("<uid>", String::as_str));
+        rest = &rest[at + UUID..];
+    }
+    (rest.len() < text.len()).then(|| named + rest)
+}
+
+fn first_uuid(text: &str) -> Option<(usize, &str)> {
+    // Where the first of its hyphens may be.
+    let hyphens = text.match_indices('-').filter_map(|(at, _)| at.checked_sub(8));
+    let mut parts = hyphens.filter_map(|at| Some((at, text.get(at..at + UUID)?)));
+    parts.find(|(_, part)| is_uuid(part))
 }
 
 /// Keys can be uids, too.
@@ -162,8 +185,10 @@ fn is_digest(text: &str) -> bool {
     last.len() >= 32 && last.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+const UUID: usize = 36;
+
 fn is_uuid(text: &str) -> bool {
-    text.len() == 36
+    text.len() == UUID
         && text.bytes().enumerate().all(|(at, byte)| match at {
             8 | 13 | 18 | 23 => byte == b'-',
             _ => byte.is_ascii_hexdigit(),
@@ -265,13 +290,34 @@ mod tests {
             let mut aliases = Aliases::new();
             let id = id("pods", &format!("default/{name}"));
             Normal::learn(&mut aliases, &id, &object);
-            (normal_path(&id, &object), normal.of(&id, &object, &aliases))
+            (normal_path(&id, &object, &aliases), normal.of(&id, &object, &aliases))
         };
         let (uid, other) = ("00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002");
         let one = object(uid, "a-x", "2026-01-01T00:00:00Z", 1);
         assert_eq!(one, object(other, "a-y", "2026-01-02T00:00:00Z", 3));
         assert_eq!(one.0, "default/a-<generated>");
         assert_eq!(one.1["status"]["self"], "<uid of pods/default/a-<generated>>");
+    }
+
+    #[test]
+    fn a_name_that_is_made_of_a_uid_is_called_by_what_has_it() {
+        let (normal, mut aliases) = (Normal::default(), Aliases::new());
+        let (claim, uid) =
+            (id("persistentvolumeclaims", "default/data"), "00000000-0000-4000-8000-000000000001");
+        Normal::learn(&mut aliases, &claim, &json!({"metadata": {"uid": uid, "name": "data"}}));
+        let name = format!("pvc-{uid}");
+        let (volume, object) = (id("persistentvolumes", &name), json!({"metadata": {"name": name}}));
+        let called = "pvc-<uid of persistentvolumeclaims/default/data>";
+        assert_eq!(normal_path(&volume, &object, &aliases), called);
+        assert_eq!(normal.of(&volume, &object, &aliases)["metadata"]["name"], called);
+        let texts = [
+            ("a-b-c", None),
+            ("é-00000000-0000-4000-8000-00000000000", None),
+            ("é-00000000-0000-4000-8000-000000000002-", Some("é-<uid>-")),
+        ];
+        for (text, named) in texts {
+            assert_eq!(with_aliases(text, &aliases).as_deref(), named);
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::fault::Fault;
 use super::run::Outcome;
+use super::scenario::Step;
 use super::witness::{Change, Commit};
 use crate::faults::{Act, Effect, Interference, Match, Refusal};
 use crate::request::{RequestInfo, Verb};
@@ -37,7 +38,7 @@ pub enum PointKind {
     CrashAfterAnswer,
     /// The answer to a write is lost.
     AnswerLost,
-    /// A write is refused with 409, though nobody else has written.
+    /// A change is refused with 409, though nobody else has written.
     Conflict,
     /// Somebody else writes to the object just before a write.
     Touched,
@@ -81,6 +82,44 @@ pub enum PointKind {
     ForeignFinalizer,
     /// The controller restarts onto an older cache: for those whose first list asks for any version.
     OldCache,
+    /// No fault: the user changes an object, and takes the change back.
+    Rollback,
+    /// No fault: the user creates an object as it would be after a change.
+    TwoWays,
+}
+
+impl PointKind {
+    /// All kinds, in the order in which they are tried.
+    pub const ALL: [PointKind; 28] = [
+        PointKind::CrashBefore,
+        PointKind::CrashAfterCommit,
+        PointKind::CrashAfterAnswer,
+        PointKind::AnswerLost,
+        PointKind::Conflict,
+        PointKind::Touched,
+        PointKind::TooManyRequests,
+        PointKind::ServerError,
+        PointKind::ReadError,
+        PointKind::ReadLost,
+        PointKind::WatchCut,
+        PointKind::WatchExpired,
+        PointKind::WatchStalled,
+        PointKind::WatchLags,
+        PointKind::WatchHeld,
+        PointKind::StatesHidden,
+        PointKind::ServerRestart,
+        PointKind::LeaderPaused,
+        PointKind::LeaseLost,
+        PointKind::ClockSlow,
+        PointKind::ClockFast,
+        PointKind::Recreated,
+        PointKind::ChildDeleted,
+        PointKind::ChildReverted,
+        PointKind::ForeignFinalizer,
+        PointKind::OldCache,
+        PointKind::Rollback,
+        PointKind::TwoWays,
+    ];
 }
 
 impl fmt::Display for PointKind {
@@ -112,6 +151,8 @@ impl fmt::Display for PointKind {
             PointKind::ChildReverted => "child set back",
             PointKind::ForeignFinalizer => "foreign finalizer",
             PointKind::OldCache => "restart onto an old cache",
+            PointKind::Rollback => "change taken back",
+            PointKind::TwoWays => "created as changed",
         })
     }
 }
@@ -129,8 +170,10 @@ pub(crate) struct Point {
 pub struct Targets {
     /// Writes of explored controllers.
     pub writes: usize,
-    /// Those of them that change or delete an object.
+    /// Those of them that change an object.
     pub changes: usize,
+    /// Those of them that delete an object.
+    pub deletes: usize,
     /// Those of them that a leader makes.
     pub leading: usize,
     /// Those of them while somebody else waits for the lease.
@@ -151,6 +194,8 @@ pub struct Targets {
     pub deleted: usize,
     /// States that a resource had before, for each client whose lists of it ask for any version.
     pub old_states: usize,
+    /// Steps that change what the step before has applied.
+    pub transitions: usize,
     /// Points of kinds that the scenario leaves out.
     pub left_out: usize,
 }
@@ -160,6 +205,7 @@ impl Targets {
     pub fn points(&self) -> usize {
         self.writes * 7
             + self.changes * 2
+            + self.deletes
             + self.leading * 3
             + self.contested
             + self.recreatable
@@ -170,6 +216,7 @@ impl Targets {
             + self.changed_children
             + self.deleted
             + self.old_states
+            + self.transitions * 2
             - self.left_out
     }
 }
@@ -179,10 +226,11 @@ impl fmt::Display for Targets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} writes × 7 + {} changes × 2 + {} writes of leaders × 3 + {} while others wait + {} pairs of a write and \
-             a user's object + {} reads × 2 + {} places in watches × 5 + {} lags + {} children + {} changed children + {} deleted objects + {} old states - {} left out = {}",
+            "{} writes × 7 + {} changes × 2 + {} deletes + {} writes of leaders × 3 + {} while others wait + {} pairs of a write and \
+             a user's object + {} reads × 2 + {} places in watches × 5 + {} lags + {} children + {} changed children + {} deleted objects + {} old states + {} changes by the user × 2 - {} left out = {}",
             self.writes,
             self.changes,
+            self.deletes,
             self.leading,
             self.contested,
             self.recreatable,
@@ -193,6 +241,7 @@ impl fmt::Display for Targets {
             self.changed_children,
             self.deleted,
             self.old_states,
+            self.transitions,
             self.left_out,
             self.points(),
         )
@@ -257,6 +306,7 @@ impl Plan {
         }
         plan.objects(&explored, reference);
         plan.old_caches(&sent, reference);
+        plan.transitions(&scenario.steps, scenario.has_history);
         let all = plan.points.len();
         plan.points.retain(|point| !scenario.left_out.contains(&point.kind));
         plan.targets.left_out = all - plan.points.len();
@@ -281,10 +331,14 @@ impl Plan {
         self.targets.writes += 1;
         if !matches!(entry.request.verb, Verb::Create | Verb::NonResource) {
             let touch = Interference { act: Act::Touch, object: None };
-            let mut add = |kind, effect| self.add(kind, Fault::On(on.clone(), effect));
-            add(PointKind::Conflict, Effect::Refuse(Refusal::Conflict));
-            add(PointKind::Touched, Effect::Interfere(touch));
-            self.targets.changes += 1;
+            self.add(PointKind::Touched, Fault::On(on.clone(), Effect::Interfere(touch)));
+            // A server that cannot delete the object as it was tries again by itself; 409 says that it is another one.
+            if matches!(entry.request.verb, Verb::Delete | Verb::DeleteCollection) {
+                self.targets.deletes += 1;
+            } else {
+                self.add(PointKind::Conflict, Fault::On(on.clone(), Effect::Refuse(Refusal::Conflict)));
+                self.targets.changes += 1;
+            }
         }
         if leads(&entry.client, &reference.commits) {
             self.add(PointKind::LeaderPaused, Fault::On(on.clone(), Effect::PauseAfterAnswer(PAUSE)));
@@ -365,6 +419,24 @@ impl Plan {
         }
     }
 
+    /// A change and its opposite; two ways to one state.
+    fn transitions(&mut self, steps: &[Step], has_history: bool) {
+        if has_history {
+            return;
+        }
+        for (at, pair) in steps.windows(2).enumerate() {
+            let (Step::Apply(a), Step::Apply(b)) = (&pair[0], &pair[1]) else { continue };
+            if a.path != b.path {
+                continue;
+            }
+            let rollback = (0..=at + 1).chain([at]).collect();
+            self.add(PointKind::Rollback, Fault::Steps(rollback));
+            let direct = (0..at).chain([at + 1]).collect();
+            self.add(PointKind::TwoWays, Fault::Steps(direct));
+            self.targets.transitions += 1;
+        }
+    }
+
     fn objects(&mut self, explored: &BTreeSet<&str>, reference: &Outcome) {
         let mut changes: BTreeMap<_, Vec<&Commit>> = BTreeMap::new();
         for commit in
@@ -398,7 +470,7 @@ impl Plan {
 }
 
 /// What controllers write beside their work.
-fn is_aside(request: &RequestInfo) -> bool {
+pub(crate) fn is_aside(request: &RequestInfo) -> bool {
     matches!(request.resource.as_str(), "events" | "leases")
 }
 

@@ -2,16 +2,18 @@
 
 use std::fmt::{self, Write as _};
 use std::io::{IsTerminal, Write as _};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::json;
 
 use super::story::{Line, Pair, Story};
-use super::{Exploration, Finding};
+use super::{Exploration, Fault, Finding};
 
 /// How wide a column of a timeline is.
-const COLUMN: usize = 78;
+pub(crate) const COLUMN: usize = 78;
 /// How many rows of a timeline are shown before the first difference.
 const BEFORE: usize = 6;
 /// How many rows of a timeline are shown in all; a page has all of them.
@@ -149,7 +151,13 @@ fn report(f: &mut String, name: &str, finding: &Finding, without: &Story, with: 
             writeln!(f, "  and {} more", violation.why.len() - 12)?;
         }
     }
-    writeln!(f, "\n{:COLUMN$}   with the faults", "without faults")?;
+    let has_other_steps = finding.faults.iter().any(|fault| matches!(fault, Fault::Steps(_)));
+    let (left, right) = if has_other_steps {
+        ("as the scenario says", "the other way")
+    } else {
+        ("without faults", "with the faults")
+    };
+    writeln!(f, "\n{left:COLUMN$}   {right}")?;
     let pairs = without.beside(with);
     let first = pairs.iter().position(|pair| !matches!(pair, Pair::Both(..))).unwrap_or(pairs.len());
     let from = first.saturating_sub(BEFORE);
@@ -167,13 +175,54 @@ fn report(f: &mut String, name: &str, finding: &Finding, without: &Story, with: 
         writeln!(f, "  … {} more", pairs.len() - from - ROWS)?;
     }
     if let Some(point) = finding.point {
-        let test = name.rsplit("::").next().unwrap_or(name);
-        writeln!(f, "\nTo see it again: SETPOINT_SIM_POINT={point} cargo test {test} -- --nocapture")?;
+        writeln!(f, "\nTo see it again: SETPOINT_SIM_POINT={point} {}", command(name))?;
     }
-    if !finding.faults.is_empty() {
-        writeln!(f, "\nTo keep it as a test:\n\n{}", code(name, finding))?;
+    if !finding.test.is_empty() {
+        writeln!(f, "\nTo keep it as a test, beside this one:\n\n{}", finding.test)?;
     }
     Ok(())
+}
+
+/// The command that runs this test, and no other.
+fn command(name: &str) -> String {
+    let package = std::env::var("CARGO_PKG_NAME").ok();
+    let program = std::env::current_exe().ok();
+    let program = program.as_ref().and_then(|path| path.file_stem()?.to_str());
+    command_of(name, package.as_deref(), program, std::thread::current().name())
+}
+
+/// `program` is what cargo has built: the name of a test target, or of a library, and a hash.
+fn command_of(name: &str, package: Option<&str>, program: Option<&str>, thread: Option<&str>) -> String {
+    let mut command = "cargo test".to_owned();
+    package.iter().for_each(|package| command.push_str(&format!(" -p {package}")));
+    if let Some((target, _hash)) = program.and_then(|program| program.rsplit_once('-')) {
+        let is_library = package.is_some_and(|package| package.replace('-', "_") == target);
+        command.push_str(&if is_library { " --lib".to_owned() } else { format!(" --test {target}") });
+    }
+    // An explorer may be called otherwise than its test.
+    let test = thread.filter(|thread| *thread != "main").unwrap_or(name);
+    command.push_str(&format!(" -- {test} --exact --include-ignored --nocapture"));
+    command
+}
+
+/// A line of a table that others read: what was tried, as JSON.
+pub(crate) fn row(file: &Path, exploration: &Exploration) {
+    let kinds: Vec<_> = exploration
+        .tried
+        .iter()
+        .map(|(kind, tried)| json!({"kind": kind.to_string(), "tried": tried.runs, "failed": tried.failed}))
+        .collect();
+    let row = json!({
+        "name": exploration.name,
+        "points": exploration.tried.values().map(|tried| tried.runs).sum::<usize>(),
+        "runs": exploration.runs,
+        "several": exploration.several.runs,
+        "seconds": exploration.took.as_secs_f64(),
+        "found": exploration.findings.len(),
+        "kinds": kinds,
+    });
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(file);
+    let _written = file.and_then(|mut file| writeln!(file, "{row}"));
 }
 
 fn cell(line: Option<&&Line>) -> String {
@@ -186,19 +235,51 @@ fn cell(line: Option<&&Line>) -> String {
     format!("{text:COLUMN$}")
 }
 
-/// The finding as a test.
-pub(crate) fn code(name: &str, finding: &Finding) -> String {
-    let called: String = name
-        .rsplit("::")
-        .next()
-        .unwrap_or(name)
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-        .collect();
+/// The finding as a test: one to paste, which imports what it names. `scenario` is the name of the function that was explored.
+pub(crate) fn code(name: &str, scenario: &str, finding: &Finding) -> String {
+    let called = as_identifier(name.rsplit("::").next().unwrap_or(name));
+    let function = scenario.rsplit("::").next().unwrap_or(scenario);
+    let (function, hint) = if as_identifier(function) == function {
+        (function, "")
+    } else {
+        (
+            "scenario",
+            "        // Make a function `scenario` of the closure that `explore` gets, so that both can use it.\n",
+        )
+    };
     let faults: String =
         finding.faults.iter().map(|fault| format!("            {},\n", fault.code())).collect();
+    let names = ["Act", "Effect", "Fault", "Interference", "Match", "Refusal", "Verb"];
+    let used = |name: &&str| faults.contains(&format!("{name}::")) || faults.contains(&format!("{name} {{"));
+    let imports: Vec<_> = names.into_iter().filter(used).chain(["replay"]).collect();
     format!(
-        "    #[test]\n    fn {called}_found() {{\n        use setpoint_sim::{{Act, Effect, Fault, Interference, Match, Refusal, \
-         Verb, replay}};\n        replay(scenario, [\n{faults}        ]);\n    }}\n"
+        "    #[test]\n    fn {called}_found() {{\n        use setpoint_sim::{{{}}};\n{hint}        replay({function}, [\n{faults}        ]);\n    }}\n",
+        imports.join(", ")
     )
+}
+
+fn as_identifier(text: &str) -> String {
+    let mut name: String = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        name.insert(0, '_');
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_runs_one_test_of_one_program_also_if_it_is_ignored() {
+        let command = command_of("a", Some("setpoint-cluster"), Some("explore-0a1b2c"), Some("order::set"));
+        let wanted = "cargo test -p setpoint-cluster --test explore -- order::set --exact --include-ignored --nocapture";
+        assert_eq!(command, wanted);
+        let command =
+            command_of("a", Some("widget-operator"), Some("widget_operator-0a1b2c"), Some("tests::a"));
+        assert_eq!(
+            command,
+            "cargo test -p widget-operator --lib -- tests::a --exact --include-ignored --nocapture"
+        );
+    }
 }

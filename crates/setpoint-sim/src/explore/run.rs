@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::panic;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
+use futures::FutureExt;
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -15,12 +16,13 @@ use tokio::time::{sleep, timeout};
 
 use super::fault::Fault;
 use super::normal::State;
+use super::plan::is_aside;
 use super::scenario::{Heard, Player, Scenario, Step, Target};
 use super::story::{Line, Story};
 use super::view::View;
 use super::witness::{Commit, NOBODY, Witness};
-use crate::faults::{Effect, Hand, Match};
-use crate::trace::Trace;
+use crate::faults::{Effect, Hand, Match, Rule};
+use crate::trace::{Trace, What};
 use crate::world::World;
 
 /// How long a process is down after it crashed or ended.
@@ -38,6 +40,8 @@ const DELETE_POLL: Duration = Duration::from_millis(500);
 const STEP_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// More ends of one process are a crash loop.
 const MOST_ENDS: u32 = 20;
+/// Who sends the same request more often than this, when all is at rest, does not rest. Who asks every five seconds does.
+const LEAST_PAUSE: Duration = Duration::from_secs(3);
 const MERGE: &str = "application/merge-patch+json";
 const FINALIZER: &str = "sim.setpoint.dev/foreign";
 
@@ -54,10 +58,12 @@ pub(crate) struct Outcome {
     pub(crate) trace: Trace,
     /// What went wrong without anything to compare with.
     pub(crate) troubles: Vec<String>,
-    /// Whether nothing was written in the end, for long enough.
-    pub(crate) writes_at_rest: Vec<String>,
+    /// What was written in the end when nothing should be, and requests that were sent again and again.
+    pub(crate) unrest: Vec<String>,
     /// When the faults ended.
     pub(crate) healed: Duration,
+    /// Faults that never took place.
+    pub(crate) missed: Vec<Fault>,
     pub(crate) story: Story,
 }
 
@@ -88,11 +94,18 @@ pub(crate) fn run(make: &Make, faults: &[Fault], expected: Option<&State>, optio
         Fault::Order(seed) => Some(*seed),
         _ => None,
     });
-    let mut outcome = runtime.block_on(async {
-        let running = Running::start(make, options, order);
-        running.play(faults, expected).await
-    });
-    drop(runtime);
+    let played = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async {
+            let running = Running::start(make, options, order);
+            running.play(faults, expected).await
+        })
+    }));
+    let ended = catch_unwind(AssertUnwindSafe(|| drop(runtime)));
+    let mut outcome = match played.and_then(|outcome| ended.map(|()| outcome)) {
+        Ok(outcome) => outcome,
+        // Nobody has printed it yet.
+        Err(_) => panic!("the scenario cannot be told: {}", panics.end().join("\n")),
+    };
     outcome.troubles.extend(panics.end().into_iter().map(|panic| format!("a panic: {panic}")));
     outcome
 }
@@ -105,6 +118,8 @@ struct Running {
     told: Arc<Told>,
     options: Options,
     tasks: Vec<Task<()>>,
+    /// The rules that the faults are, with their places among the faults.
+    rules: Vec<(usize, Rule)>,
 }
 
 /// What is noted on the way.
@@ -115,6 +130,8 @@ struct Told {
     facts: Mutex<Vec<(Arc<str>, Heard)>>,
     /// The process of each controller.
     processes: Mutex<BTreeMap<Arc<str>, Process>>,
+    /// Faults that found nothing to happen to.
+    missed: Mutex<Vec<Fault>>,
 }
 
 impl Running {
@@ -136,7 +153,16 @@ impl Running {
         let witness = witness.get_or_init(|| Witness::new(&scenario));
         early.lock().drain(..).for_each(|committed| witness.see(&committed));
         let (witness, hand) = (witness.clone(), world.hand());
-        Running { world, scenario, witness, hand, told: Arc::default(), options, tasks: Vec::new() }
+        Running {
+            world,
+            scenario,
+            witness,
+            hand,
+            told: Arc::default(),
+            options,
+            tasks: Vec::new(),
+            rules: Vec::new(),
+        }
     }
 
     async fn play(mut self, faults: &[Fault], expected: Option<&State>) -> Outcome {
@@ -144,17 +170,7 @@ impl Running {
             self.apply(target).await;
         }
         let players = self.scenario.controllers.clone();
-        for fault in faults {
-            match fault {
-                Fault::On(matching, effect) => {
-                    self.world.faults().on(matching.clone()).inject(effect.clone());
-                }
-                Fault::ClockRate(client, percent) => {
-                    self.world.faults().set_clock_rate(client, f64::from(*percent) / 100.0);
-                }
-                _ => {}
-            }
-        }
+        self.arm(faults);
         self.collect_garbage();
         self.foreign_finalizers(faults);
         for player in players {
@@ -177,19 +193,54 @@ impl Running {
         self.end_foreign_finalizers(faults).await;
         let healed = self.world.now();
         self.heal(expected).await;
-        let writes_at_rest = self.rest().await;
-        self.outcome(states, healed, writes_at_rest)
+        let unrest = self.rest().await;
+        self.outcome(states, healed, unrest, faults)
     }
 
-    fn outcome(&self, states: Vec<State>, healed: Duration, writes_at_rest: Vec<String>) -> Outcome {
+    /// Gets the faults ready.
+    fn arm(&mut self, faults: &[Fault]) {
+        for (at, fault) in faults.iter().enumerate() {
+            match fault {
+                Fault::On(matching, effect) => {
+                    let rule = self.world.faults().on(matching.clone()).inject(effect.clone());
+                    self.rules.push((at, rule));
+                }
+                Fault::ClockRate(client, percent) => {
+                    self.world.faults().set_clock_rate(client, f64::from(*percent) / 100.0);
+                }
+                Fault::Steps(steps) => {
+                    let all = std::mem::take(&mut self.scenario.steps);
+                    self.scenario.steps = steps.iter().filter_map(|at| all.get(*at).cloned()).collect();
+                    if self.scenario.steps.len() < steps.len() {
+                        self.told.missed.lock().push(fault.clone());
+                    }
+                    // Goals are those of the whole story.
+                    self.scenario.goals.clear();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn outcome(
+        &self,
+        states: Vec<State>,
+        healed: Duration,
+        unrest: Vec<String>,
+        faults: &[Fault],
+    ) -> Outcome {
         let view = View { objects: self.witness.live() };
+        let mut missed = std::mem::take(&mut *self.told.missed.lock());
+        missed.extend(
+            self.rules.iter().filter(|(_, rule)| rule.fired() == 0).map(|(at, _)| faults[*at].clone()),
+        );
         let mut troubles = std::mem::take(&mut *self.told.troubles.lock());
         let (state, commits) = (self.witness.state(), self.witness.commits());
         for (at, what) in self.witness.broken() {
             troubles.push(format!("{:.3}s what must always hold did not: {what}", at.as_secs_f64()));
         }
         for (name, goal) in &self.scenario.goals {
-            if let Err(why) = goal(&view) {
+            if let Err(why) = held(|| goal(&view)) {
                 troubles.push(format!("in the end the goal is not reached: {name}: {why}"));
             }
         }
@@ -204,7 +255,7 @@ impl Running {
             story.sort();
         }
         let scenario = self.scenario.clone();
-        Outcome { scenario, state, view, states, commits, trace, troubles, writes_at_rest, healed, story }
+        Outcome { scenario, state, view, states, commits, trace, troubles, unrest, healed, missed, story }
     }
 
     fn tell(&self, who: &str, what: String) {
@@ -247,9 +298,12 @@ impl Running {
             Step::Apply(target) => self.apply(target).await,
             Step::Delete(target) => self.delete(target).await,
             Step::Act(name, act) => {
-                let trouble = match timeout(STEP_LIMIT, act(self.world.clone())).await {
-                    Ok(Ok(())) => return,
-                    Ok(Err(why)) => format!("step {name:?} failed: {why}"),
+                let acting = AssertUnwindSafe(async { act(self.world.clone()).await }).catch_unwind();
+                let trouble = match timeout(STEP_LIMIT, acting).await {
+                    Ok(Ok(Ok(()))) => return,
+                    Ok(Ok(Err(why))) => format!("step {name:?} failed: {why}"),
+                    // What it said is told with the other panics.
+                    Ok(Err(_)) => format!("step {name:?} panicked"),
                     Err(_) => format!("step {name:?} takes longer than {STEP_LIMIT:?}"),
                 };
                 self.told.troubles.lock().push(trouble);
@@ -283,13 +337,38 @@ impl Running {
         }
     }
 
-    /// What is written when nothing should be.
+    /// What is written when nothing should be, and what is sent again and again, though nothing comes of it.
     async fn rest(&self) -> Vec<String> {
-        let before = self.witness.commits().len();
+        let (before, start) = (self.witness.commits().len(), self.world.now());
         sleep(self.scenario.rest).await;
         let commits = self.witness.commits();
         let those = commits[before..].iter().filter(|commit| commit.counts && *commit.client != *NOBODY);
-        those.map(|commit| format!("{} {:?} {}", commit.client, commit.change, commit.called)).collect()
+        let writes = those.map(|commit| format!("{} {:?} {}", commit.client, commit.change, commit.called));
+        writes.chain(self.again_and_again(start)).collect()
+    }
+
+    /// Requests that an explored controller has sent too often since then.
+    fn again_and_again(&self, start: Duration) -> Vec<String> {
+        let is_explored = |name: &str| {
+            self.scenario.controllers.iter().any(|player| player.is_explored && *player.name == *name)
+        };
+        let trace = self.world.trace();
+        let mut counts: BTreeMap<(&str, &str, &str), u32> = BTreeMap::new();
+        for entry in trace.entries().iter().rev().take_while(|entry| entry.at >= start) {
+            let request = &entry.request;
+            if matches!(entry.what, What::Sent { .. }) && !is_aside(request) && is_explored(&entry.client) {
+                let what = (&*entry.client, request.method.as_str(), request.bare_path());
+                let count = counts.entry(what).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
+        let most = self.scenario.rest.as_secs() / LEAST_PAUSE.as_secs();
+        let those = counts.into_iter().filter(|(_, count)| u64::from(*count) > most.max(5));
+        those
+            .map(|((client, method, path), count)| {
+                format!("{client} sends {method} {path} {count} times in {:?}", self.scenario.rest)
+            })
+            .collect()
     }
 
     /// Runs a controller, again after each of its ends.
@@ -341,7 +420,7 @@ impl Running {
         let (witness, hand) = (self.witness.clone(), self.hand.clone());
         self.tasks.push(self.world.env().spawn(async move {
             loop {
-                witness.deleted.notified().await;
+                witness.orphans.notified().await;
                 sleep(GARBAGE).await;
                 for (id, value) in witness.garbage() {
                     let uid = json!({"preconditions": {"uid": value["metadata"]["uid"]}});
@@ -357,6 +436,9 @@ impl Running {
             let Fault::Finalizer(path) = fault else { continue };
             let (hand, path, told, world) =
                 (self.hand.clone(), path.clone(), self.told.clone(), self.world.clone());
+            // Until its object is there.
+            told.missed.lock().push(fault.clone());
+            let fault = fault.clone();
             self.tasks.push(self.world.env().spawn(async move {
                 loop {
                     if let Some(object) = hand.get(&path).await {
@@ -365,6 +447,7 @@ impl Running {
                         finalizers.push(FINALIZER.into());
                         let patch = json!({"metadata": {"finalizers": finalizers}});
                         hand.send(Method::PATCH, &path, MERGE, Some(&patch)).await;
+                        told.missed.lock().retain(|missed| *missed != fault);
                         let what = format!("put a finalizer on {path}");
                         let line = Line { at: world.now(), who: "somebody".into(), what, is_fault: true };
                         return told.lines.lock().push(line);
@@ -388,6 +471,11 @@ impl Running {
     }
 
     async fn at_rest(&self, fault: &Fault) {
+        if let Fault::AtRest(_, path) | Fault::Revert(path, _) = fault
+            && self.hand.get(path).await.is_none()
+        {
+            return self.told.missed.lock().push(fault.clone());
+        }
         match fault {
             Fault::AtRest(act, path) => self.hand.act(*act, path).await,
             Fault::Revert(path, value) => drop(self.hand.send(Method::PATCH, path, MERGE, Some(value)).await),
@@ -401,13 +489,22 @@ impl Running {
                     process.kill();
                 }
             }
-            Fault::On(..) | Fault::Finalizer(_) | Fault::Order(_) | Fault::ClockRate(..) => return,
+            Fault::On(..)
+            | Fault::Finalizer(_)
+            | Fault::Order(_)
+            | Fault::ClockRate(..)
+            | Fault::Steps(_) => return,
         }
         let line =
             Line { at: self.world.now(), who: "somebody".into(), what: fault.to_string(), is_fault: true };
         self.told.lines.lock().push(line);
         self.settle().await;
     }
+}
+
+/// What a check of the user says; a panic is told with the others.
+pub(crate) fn held(check: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|_| Err("it panicked".to_owned()))
 }
 
 thread_local! {

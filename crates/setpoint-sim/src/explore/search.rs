@@ -1,19 +1,17 @@
 //! Beyond single faults: several at once, changes and their opposites, and the least faults that show a finding.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::fault::Fault;
-use super::judge::{Oracle, Violation, judge, judge_alone};
-use super::plan::Plan;
+use super::judge::{Violation, judge};
+use super::plan::{Plan, Point, PointKind};
 use super::report::{Clock, Progress};
-use super::run::{Make, Outcome, run};
-use super::scenario::Step;
-use super::{Exploration, Explorer, Finding};
+use super::run::Outcome;
+use super::{Exploration, Explorer, Finding, joined};
 use crate::faults::Effect;
 use crate::hash::Fnv;
 
@@ -54,7 +52,10 @@ impl Explorer {
         progress: &Progress,
         exploration: &mut Exploration,
     ) {
-        if plan.points.is_empty() {
+        // Where other steps lead is known without faults alone.
+        let is_fault = |point: &&Point| !matches!(point.kind, PointKind::Rollback | PointKind::TwoWays);
+        let points: Vec<&Point> = plan.points.iter().filter(is_fault).collect();
+        if points.is_empty() {
             return;
         }
         let clock = Clock::start();
@@ -62,33 +63,33 @@ impl Explorer {
         let found = Mutex::new(None::<(u64, Vec<Fault>, Vec<Violation>)>);
         let runs = Mutex::new(0usize);
         thread::scope(|scope| {
-            for _ in 0..self.threads {
-                scope.spawn(|| {
-                    while clock.elapsed() < self.budget && found.lock().is_none() {
-                        let number = {
-                            let mut runs = runs.lock();
-                            *runs += 1;
-                            *runs as u64
-                        };
-                        let chosen = choose(number, plan.points.len(), &coverage.lock().corpus);
-                        let mut faults: Vec<_> =
-                            chosen.iter().flat_map(|at| plan.points[*at].faults.clone()).collect();
-                        faults.push(Fault::Order(number));
-                        let outcome = run(&self.make, &faults, Some(&reference.state), self.options());
-                        let violations = judge(reference, &outcome, &faults);
-                        progress.ran(!violations.is_empty());
-                        let kinds = chosen.iter().map(|at| plan.points[*at].kind as usize).collect();
-                        let mut coverage = coverage.lock();
-                        if coverage.add(&outcome, &kinds) && (chosen.len() as u64) < MOST_FAULTS {
-                            coverage.corpus.push(chosen);
-                        }
-                        drop(coverage);
-                        if !violations.is_empty() {
-                            found.lock().get_or_insert((number, faults, violations));
-                        }
+            let work = || {
+                while clock.elapsed() < self.settings.budget && found.lock().is_none() {
+                    let number = {
+                        let mut runs = runs.lock();
+                        *runs += 1;
+                        *runs as u64
+                    };
+                    let chosen = choose(number, points.len(), &coverage.lock().corpus);
+                    let mut faults: Vec<_> =
+                        chosen.iter().flat_map(|at| points[*at].faults.clone()).collect();
+                    faults.push(Fault::Order(number));
+                    let outcome = self.run_beside(reference, &faults);
+                    let violations = judge(reference, &outcome, &faults);
+                    progress.ran(!violations.is_empty());
+                    let kinds = chosen.iter().map(|at| points[*at].kind as usize).collect();
+                    let mut coverage = coverage.lock();
+                    if coverage.add(&outcome, &kinds) && (chosen.len() as u64) < MOST_FAULTS {
+                        coverage.corpus.push(chosen);
                     }
-                });
-            }
+                    drop(coverage);
+                    if !violations.is_empty() {
+                        found.lock().get_or_insert((number, faults, violations));
+                    }
+                }
+            };
+            let workers: Vec<_> = (0..self.settings.threads).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().for_each(joined);
         });
         let runs = runs.into_inner();
         exploration.runs += runs;
@@ -99,54 +100,11 @@ impl Explorer {
         }
     }
 
-    /// A change and its opposite; two ways to one state.
-    pub(super) fn transitions(&self, reference: &Outcome, exploration: &mut Exploration) {
-        let scenario = &reference.scenario;
-        if scenario.has_history {
-            return;
-        }
-        for (at, pair) in scenario.steps.windows(2).enumerate() {
-            let (Step::Apply(a), Step::Apply(b)) = (&pair[0], &pair[1]) else { continue };
-            if a.path != b.path {
-                continue;
-            }
-            let rollback: Vec<usize> = (0..=at + 1).chain([at]).collect();
-            let direct: Vec<usize> = (0..at).chain([at + 1]).collect();
-            let ways = [(Oracle::Rollback, rollback, at + 1), (Oracle::TwoWays, direct, at + 2)];
-            for (oracle, steps, expected) in ways {
-                let outcome = run(&self.with_steps(steps), &[], None, self.options());
-                exploration.runs += 1;
-                let Some(expected) = reference.states.get(expected) else { continue };
-                let mut violations = judge_alone(&outcome);
-                violations.retain(|violation| violation.oracle != Oracle::Troubles || !is_goal(violation));
-                let why = expected.difference(&outcome.state);
-                if !why.is_empty() {
-                    violations.push(Violation { oracle, why });
-                }
-                if !violations.is_empty() {
-                    self.find(exploration, reference, &[], violations, None);
-                }
-            }
-        }
-    }
-
-    fn with_steps(&self, steps: Vec<usize>) -> Make {
-        let make = self.make.scenario.clone();
-        let scenario = Arc::new(move |world: &crate::World| {
-            let mut scenario = make(world);
-            scenario.steps = steps.iter().map(|at| scenario.steps[*at].clone()).collect();
-            // Goals are those of the whole story.
-            scenario.goals.clear();
-            scenario
-        });
-        Make { scenario, server: self.make.server.clone() }
-    }
-
     /// Leaves out faults, and shortens delays, as long as it still goes wrong in the same way.
     pub(super) fn shrink(&self, reference: &Outcome, finding: &mut Finding) {
         let oracles: BTreeSet<_> = finding.violations.iter().map(|violation| violation.oracle).collect();
         let fails = |faults: &[Fault]| {
-            let outcome = run(&self.make, faults, Some(&reference.state), self.options());
+            let outcome = self.run_beside(reference, faults);
             let violations = judge(reference, &outcome, faults);
             violations.iter().any(|violation| oracles.contains(&violation.oracle)).then_some(violations)
         };
@@ -168,10 +126,6 @@ impl Explorer {
             }
         }
     }
-}
-
-fn is_goal(violation: &Violation) -> bool {
-    violation.why.iter().all(|why| why.contains("the goal is not reached"))
 }
 
 /// The same fault with half of its delay.

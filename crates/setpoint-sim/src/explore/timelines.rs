@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::Finding;
-use super::report::code;
 use super::story::{Line, Pair, Story};
 
 /// The run without faults and the run with them, side by side, as JSON.
@@ -16,7 +15,7 @@ pub(crate) fn json(name: &str, finding: &Finding, without: &Story, with: &Story)
         "faults": finding.faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "violations": finding.violations.iter().map(violation).collect::<Vec<_>>(),
         "rows": rows,
-        "test": code(name, finding),
+        "test": finding.test,
     })
     .to_string()
 }
@@ -55,6 +54,7 @@ mod tests {
             violations: Vec::new(),
             runs: 1,
             point: None,
+            test: String::new(),
             report: String::new(),
         };
         let report: Value = serde_json::from_str(&json("a test", &finding, &without, &with)).unwrap();

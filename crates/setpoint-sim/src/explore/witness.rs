@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::normal::{Aliases, Normal, State, normal_path};
 use super::object::ObjectId;
+use super::run::held;
 use super::scenario::{Check, Look, Scenario};
 use super::view::View;
 use crate::faults::caller;
@@ -48,7 +49,8 @@ pub(crate) enum Change {
 #[derive(Clone)]
 pub(crate) struct Witness {
     seen: Arc<Mutex<Seen>>,
-    pub(crate) deleted: Arc<Notify>,
+    /// Something may have no owner any more, or never had one that lives.
+    pub(crate) orphans: Arc<Notify>,
     start: Instant,
     normal: Arc<Normal>,
     always: Arc<[(String, Check)]>,
@@ -68,7 +70,7 @@ impl Witness {
     pub(crate) fn new(scenario: &Scenario) -> Witness {
         Witness {
             seen: Arc::default(),
-            deleted: Arc::default(),
+            orphans: Arc::default(),
             start: Instant::now(),
             normal: Arc::new(scenario.normal.clone()),
             always: scenario.always.clone().into(),
@@ -96,15 +98,21 @@ impl Witness {
         let hash = if is_judged { normal.hash(&id, &value, &seen.aliases) } else { 0 };
         let counts = is_judged
             && (change != Change::Updated
-                || before.is_none_or(|before| normal.hash(&id, &before, &seen.aliases) != hash));
+                || before.as_ref().is_none_or(|before| normal.hash(&id, before, &seen.aliases) != hash));
+        let owners = |object: &Value| object["metadata"]["ownerReferences"].clone();
         if committed.is_deleted {
             seen.live.remove(&id);
-            self.deleted.notify_one();
+            self.orphans.notify_one();
         } else {
+            // Who makes an object late, or adopts it, may do it for an owner that is gone.
+            let has_owners = owners(&value).as_array().is_some_and(|owners| !owners.is_empty());
+            if has_owners && before.as_ref().is_none_or(|before| owners(before) != owners(&value)) {
+                self.orphans.notify_one();
+            }
             seen.live.insert(id.clone(), value.clone());
         }
         seen.counted += u64::from(counts);
-        let called = format!("{}/{}", id.group_resource(), normal_path(&id, &value)).into();
+        let called = format!("{}/{}", id.group_resource(), normal_path(&id, &value, &seen.aliases)).into();
         let client = caller(&id.group, &id.resource, &id.path).filter(|client| **client != *DIRECT);
         let client = client.unwrap_or_else(|| NOBODY.into());
         let at = self.start.elapsed();
@@ -123,8 +131,10 @@ impl Witness {
             return;
         }
         let view = View { objects: seen.live.clone() };
-        let broken =
-            self.always.iter().filter_map(|(name, check)| Some(format!("{name}: {}", check(&view).err()?)));
+        let broken = self
+            .always
+            .iter()
+            .filter_map(|(name, check)| Some(format!("{name}: {}", held(|| check(&view)).err()?)));
         seen.broken.extend(broken.map(|what| (at, what)));
     }
 
@@ -152,7 +162,7 @@ impl Witness {
         let seen = self.seen.lock();
         let mut state = State::default();
         for (id, value) in seen.live.iter().filter(|(id, _)| !normal.ignores(id)) {
-            let called = format!("{}/{}", id.group_resource(), normal_path(id, value));
+            let called = format!("{}/{}", id.group_resource(), normal_path(id, value, &seen.aliases));
             let value = normal.of(id, value, &seen.aliases);
             if !value.is_null() {
                 state.insert(called, value);

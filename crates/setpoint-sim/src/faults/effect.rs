@@ -113,7 +113,7 @@ pub enum FaultKind {
     RefuseConnection,
     /// [`Effect::DropRequest`].
     DropRequest,
-    /// [`Refusal::Conflict`] of an update, patch or delete, without a concurrent writer.
+    /// [`Refusal::Conflict`] of an update or patch, without a concurrent writer.
     Conflict,
     /// [`Refusal::TooManyRequests`].
     TooManyRequests,
@@ -185,7 +185,8 @@ impl FaultKind {
             | FaultKind::TimeOut
             | FaultKind::BadGateway
             | FaultKind::CutResponse => !watch,
-            FaultKind::Conflict => matches!(request.verb, Verb::Update | Verb::Patch | Verb::Delete),
+            // Of a deletion it says that the object is another one than was meant, and is never spurious.
+            FaultKind::Conflict => matches!(request.verb, Verb::Update | Verb::Patch),
             FaultKind::Expired if watch => resumes(request),
             FaultKind::Expired => request.verb == Verb::List && request.query("continue").is_some(),
             FaultKind::CutWatch

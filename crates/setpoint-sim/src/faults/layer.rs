@@ -42,13 +42,16 @@ tokio::task_local! {
     static WORK: Call;
 }
 
-/// The client whose request about this resource the server works on, while it commits. What the server writes besides is its
-/// own.
+/// The client whose write to this object the server works on, while it commits. What the server writes besides is its own,
+/// such as the roles that it makes before it answers the first who reads them.
 pub(crate) fn caller(group: &str, resource: &str, path: &str) -> Option<Arc<str>> {
     let client = WORK.try_with(|call| {
-        let RequestInfo { group: asked_group, resource: asked, namespace, .. } = &*call.request;
+        let RequestInfo { verb, group: asked_group, resource: asked, namespace, name, .. } = &*call.request;
         let is_there = namespace.is_empty() || path.split('/').next() == Some(namespace);
-        (asked_group == group && asked == resource && is_there).then(|| Arc::clone(&call.client))
+        // Without a name, it is generated, or many are meant.
+        let is_it = name.is_empty() || path.rsplit('/').next() == Some(name);
+        let is_asked = asked_group == group && asked == resource && is_there && is_it;
+        (verb.is_write() && is_asked).then(|| Arc::clone(&call.client))
     });
     client.ok().flatten()
 }

@@ -153,6 +153,9 @@ impl Match {
         {
             value.iter().for_each(|value| call(method, format!("{value:?}")));
         }
+        if let (Some(method), Some(path)) = (&self.method, &self.path) {
+            call("http", format!("{method:?}, {path:?}"));
+        }
         self.nth.iter().for_each(|nth| call("nth", nth.to_string()));
         code
     }
@@ -254,6 +257,15 @@ mod tests {
         assert!(Match::update("deployments/*").selects("a", &put));
         assert!(Match::writes().selects("a", &status));
         assert!(!Match::writes().selects("a", &request("GET", "/api/v1/pods")));
+    }
+
+    #[test]
+    fn a_match_as_code_selects_what_it_selects() {
+        let post = request("POST", "/v2.0/subnets");
+        let code = Match::like("a", &post).nth(2).code();
+        let wanted =
+            r#"Match::any().verb(Verb::NonResource).client("a").http("POST", "/v2.0/subnets").nth(2)"#;
+        assert_eq!(code, wanted);
     }
 
     #[test]

@@ -22,8 +22,8 @@ pub(crate) struct Bug {
     pub(crate) mended: Reconcile,
     /// Whether there are two replicas, of which one works.
     pub(crate) is_elected: bool,
-    /// By which fault it was published to be found; none: without any.
-    pub(crate) fault: Option<PointKind>,
+    /// By which fault, or other steps of the user, it was published to be found.
+    pub(crate) fault: PointKind,
 }
 
 pub(crate) const BUGS: &[Bug] = &[
@@ -35,7 +35,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| resize(operator, cluster, false, false).boxed(),
         mended: |operator, cluster| resize(operator, cluster, true, true).boxed(),
         is_elected: false,
-        fault: Some(PointKind::CrashAfterCommit),
+        fault: PointKind::CrashAfterCommit,
     },
     // github.com/rabbitmq/cluster-operator/issues/653: another size is taken for a larger one.
     Bug {
@@ -45,7 +45,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| resize(operator, cluster, true, false).boxed(),
         mended: |operator, cluster| resize(operator, cluster, true, true).boxed(),
         is_elected: false,
-        fault: Some(PointKind::OldCache),
+        fault: PointKind::OldCache,
     },
     // github.com/pravega/zookeeper-operator/issues/312: the claims of a cluster are found by its name.
     Bug {
@@ -55,7 +55,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| finalize(operator, cluster, false).boxed(),
         mended: |operator, cluster| finalize(operator, cluster, true).boxed(),
         is_elected: false,
-        fault: Some(PointKind::OldCache),
+        fault: PointKind::OldCache,
     },
     // github.com/pravega/zookeeper-operator/issues/314: claims beyond the replicas that it knows of are deleted.
     Bug {
@@ -65,7 +65,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| scale_claims(operator, cluster, false).boxed(),
         mended: |operator, cluster| scale_claims(operator, cluster, true).boxed(),
         is_elected: false,
-        fault: Some(PointKind::OldCache),
+        fault: PointKind::OldCache,
     },
     // github.com/instaclustr/cassandra-operator/issues/407: the claim of a pod that goes is found by the pod's name.
     Bug {
@@ -75,7 +75,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| pods_with_claims(operator, cluster, false).boxed(),
         mended: |operator, cluster| pods_with_claims(operator, cluster, true).boxed(),
         is_elected: false,
-        fault: Some(PointKind::OldCache),
+        fault: PointKind::OldCache,
     },
     // github.com/instaclustr/cassandra-operator/issues/398: a claim is deleted when its pod is seen to go.
     Bug {
@@ -85,7 +85,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| pods_going(operator, cluster, false).boxed(),
         mended: |operator, cluster| pods_going(operator, cluster, true).boxed(),
         is_elected: false,
-        fault: Some(PointKind::StatesHidden),
+        fault: PointKind::StatesHidden,
     },
     // github.com/Orange-OpenSource/casskop/issues/342: it has to see each size that it scales down from.
     Bug {
@@ -95,7 +95,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| scale_by_memory(operator, cluster, false).boxed(),
         mended: |operator, cluster| scale_by_memory(operator, cluster, true).boxed(),
         is_elected: false,
-        fault: Some(PointKind::CrashBefore),
+        fault: PointKind::CrashBefore,
     },
     // github.com/Orange-OpenSource/casskop/issues/370: what is marked as begun is taken for going on.
     Bug {
@@ -105,7 +105,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| scale_by_marks(operator, cluster, false).boxed(),
         mended: |operator, cluster| scale_by_marks(operator, cluster, true).boxed(),
         is_elected: false,
-        fault: Some(PointKind::CrashAfterCommit),
+        fault: PointKind::CrashAfterCommit,
     },
     // github.com/Orange-OpenSource/casskop/issues/321: a budget that is not as wanted is deleted and made anew.
     Bug {
@@ -115,7 +115,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| budget(operator, cluster, false).boxed(),
         mended: |operator, cluster| budget(operator, cluster, true).boxed(),
         is_elected: false,
-        fault: Some(PointKind::OldCache),
+        fault: PointKind::OldCache,
     },
     // jira.percona.com/browse/K8SPSMDB-578: of two secrets, one is looked for.
     Bug {
@@ -125,7 +125,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| two_secrets(operator, cluster, false).boxed(),
         mended: |operator, cluster| two_secrets(operator, cluster, true).boxed(),
         is_elected: false,
-        fault: Some(PointKind::CrashAfterCommit),
+        fault: PointKind::CrashAfterCommit,
     },
     // github.com/Orange-OpenSource/nifikop/issues/130: a pod is restarted when its configuration is written.
     Bug {
@@ -135,7 +135,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| restart(operator, cluster, false).boxed(),
         mended: |operator, cluster| restart(operator, cluster, true).boxed(),
         is_elected: false,
-        fault: Some(PointKind::CrashAfterCommit),
+        fault: PointKind::CrashAfterCommit,
     },
     // github.com/minio/operator/issues/2038, found by Acto: labels are added and never removed.
     Bug {
@@ -145,7 +145,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| label(operator, cluster, false).boxed(),
         mended: |operator, cluster| label(operator, cluster, true).boxed(),
         is_elected: false,
-        fault: None,
+        fault: PointKind::Rollback,
     },
     // github.com/kubernetes/kubernetes/issues/23731: who cannot renew the lease goes on leading until somebody says otherwise.
     Bug {
@@ -155,7 +155,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| two_configs(operator, cluster, Trust::Flag).boxed(),
         mended: |operator, cluster| two_configs(operator, cluster, Trust::Deadline).boxed(),
         is_elected: true,
-        fault: Some(PointKind::LeaseLost),
+        fault: PointKind::LeaseLost,
     },
     // github.com/cilium/cilium/pull/42920: what runs when the lease is lost runs on.
     Bug {
@@ -165,7 +165,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| two_configs(operator, cluster, Trust::DeadlineOnce).boxed(),
         mended: |operator, cluster| two_configs(operator, cluster, Trust::Deadline).boxed(),
         is_elected: true,
-        fault: Some(PointKind::LeaderPaused),
+        fault: PointKind::LeaderPaused,
     },
     // What Sieve calls an indirect bug: an error on the way is dropped, since memory says that it was done.
     Bug {
@@ -175,7 +175,7 @@ pub(crate) const BUGS: &[Bug] = &[
         broken: |operator, cluster| report(operator, cluster, false).boxed(),
         mended: |operator, cluster| report(operator, cluster, true).boxed(),
         is_elected: false,
-        fault: Some(PointKind::Conflict),
+        fault: PointKind::Conflict,
     },
 ];
 

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
+use setpoint::controller::Runtime;
+use setpoint::{Controller, Manager, Metrics};
 use setpoint_sim::{FaultKind, Nondeterminism, Swarm, World, check_determinism};
 
 use crate::world::map;
@@ -62,6 +65,31 @@ async fn label(maps: &Api<ConfigMap>, map: &ConfigMap) -> kube::Result<()> {
 #[test]
 fn a_controller_under_a_swarm_of_faults_runs_the_same_way_twice() {
     check_determinism(0..10, label_maps).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Caches, queue, workers and retries of the runtime: a Secret for each ConfigMap, through whatever happens, for a minute.
+async fn copy_maps(world: World) {
+    world.faults().swarm(Swarm::every(0.05));
+    let runtime = Runtime::with(world.client_named("copy"), world.env().clone(), Metrics::default());
+    let copy = Controller::of::<ConfigMap>(.., "copy", crate::explore::copy).owns::<Secret>(..).workers(4);
+    let running = world.env().spawn(Manager::with(runtime).controller(copy).run());
+    let with_data = |n: usize| {
+        let mut map = map(&format!("map-{n}"));
+        map.data = Some([("key".to_owned(), n.to_string())].into());
+        map
+    };
+    world.burst(with_data).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    world.faults().heal();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    running.stop().await;
+    let direct: Api<Secret> = Api::default_namespaced(world.direct());
+    assert_eq!(direct.list(&ListParams::default()).await.unwrap().items.len(), setpoint_sim::BURST);
+}
+
+#[test]
+fn a_controller_of_the_runtime_under_a_swarm_of_faults_runs_the_same_way_twice() {
+    check_determinism(0..10, copy_maps).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Touches the objects of a burst in the order in which `order` gives their names.

@@ -12,36 +12,14 @@ fn number(name: &str, unless_set: u64) -> u64 {
     std::env::var(name).map_or(unless_set, |text| text.parse().expect("a number"))
 }
 
-/// The hashes of runs, spread over threads.
-fn hashes(explorer: &Explorer, seeds: u64, threads: u64) -> Vec<u64> {
-    let mut all = vec![0; usize::try_from(seeds).expect("a number of runs")];
-    let share = all.len().div_ceil(usize::try_from(threads).expect("a number of threads")).max(1);
-    thread::scope(|scope| {
-        for (part, chunk) in all.chunks_mut(share).enumerate() {
-            scope.spawn(move || {
-                for (at, hash) in chunk.iter_mut().enumerate() {
-                    *hash = explorer.hash((part * share + at) as u64);
-                }
-            });
-        }
-    });
-    all
-}
-
 #[test]
 #[allow(clippy::print_stdout, reason = "what it prints is compared with other runs of it")]
 fn a_seed_gives_the_same_run_again_and_another_seed_another_order() {
     let explorer = Explorer::new("copy", scenario);
-    let (seeds, threads) = (number("SETPOINT_SIM_SEEDS", 40), number("SETPOINT_SIM_THREADS", 2));
-    let first = hashes(&explorer, seeds, threads);
-    // The other way around: what ran on one thread runs on another.
-    let second = hashes(&explorer, seeds, threads + 1);
-    for (seed, (first, second)) in first.iter().zip(&second).enumerate() {
-        assert_eq!(first, second, "seed {seed}");
-    }
-    assert!(first.iter().any(|hash| *hash != first[0]));
-    let all = first.iter().fold(0u64, |all, hash| all.rotate_left(7) ^ hash);
-    println!("all seeds: {all:016x}");
+    let seeds = number("SETPOINT_SIM_SEEDS", 40);
+    let digest = explorer.check_determinism(0..seeds).unwrap_or_else(|error| panic!("{error}"));
+    assert!((1..seeds).any(|seed| explorer.hash(seed) != explorer.hash(0)));
+    println!("all seeds: {digest:016x}");
 }
 
 /// Memory that this process has, in KiB.
@@ -50,6 +28,9 @@ fn resident() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a number");
     line.trim().trim_end_matches("kB").trim().parse().expect("a number")
 }
+
+/// What an allocator keeps varies by so much, in KiB; of 10^5 runs it is 80 bytes each.
+const LEEWAY: u64 = 8 * 1024;
 
 #[test]
 #[allow(clippy::print_stdout, reason = "it prints its figures")]
@@ -79,6 +60,7 @@ fn memory_does_not_grow_with_the_number_of_runs() {
     });
     let (before, after) = (warm.load(Ordering::Relaxed), resident());
     println!("after {runs} runs: {after} KiB");
-    // Allocators keep some, and other tests run beside this one.
-    assert!(after < before + before / 4 + 64 * 1024, "{before} KiB, and {after} KiB after {runs} runs");
+    // In every test run, others run beside this one, in the same process.
+    let leeway = if runs < 1000 { 64 * 1024 } else { LEEWAY };
+    assert!(after < before + leeway, "{before} KiB after a tenth, and {after} KiB after all {runs} runs");
 }

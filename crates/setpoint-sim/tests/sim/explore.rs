@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 use kube::api::ObjectMeta;
 use serde_json::json;
@@ -12,14 +13,14 @@ use setpoint::owner::controller_reference;
 use setpoint::{Action, Context, Controller, Manager, ObjectKey, ReconcileError, ensure};
 use setpoint_sim::{Act, Effect, Explorer, Fault, Match, Oracle, PointKind, Scenario, Verb, World, replay};
 
-fn map(value: &str) -> ConfigMap {
+pub(crate) fn map(value: &str) -> ConfigMap {
     let metadata =
         ObjectMeta { name: Some("a".into()), namespace: Some("default".into()), ..ObjectMeta::default() };
     ConfigMap { metadata, data: Some([("key".into(), value.into())].into()), ..ConfigMap::default() }
 }
 
 /// Every ConfigMap with data has a Secret with the same.
-async fn copy(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+pub(crate) async fn copy(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
     let Some(data) = map.data.as_ref().filter(|data| data.contains_key("key")) else {
         return Ok(Action::done());
@@ -128,6 +129,21 @@ fn a_child_that_is_made_anew_is_what_its_controller_created() {
     replay(scenario, [Fault::AtRest(Act::Recreate, JOB.into())]);
 }
 
+/// The server makes its roles when it is asked for them first.
+#[test]
+fn what_the_server_makes_by_itself_is_nobodys_child() {
+    let reads = |_: &World| {
+        Scenario::new().controller("reads", |seat| async move {
+            let roles: Api<ClusterRole> = Api::all(seat.client());
+            assert!(!roles.list(&Default::default()).await?.items.is_empty());
+            std::future::pending::<kube::Result<()>>().await
+        })
+    };
+    let exploration = Explorer::new("reads", reads).run();
+    exploration.assert_nothing_found();
+    assert_eq!((exploration.targets.reads, exploration.targets.children), (1, 0));
+}
+
 #[test]
 fn what_is_found_does_not_depend_on_threads() {
     let found = |threads| {
@@ -157,7 +173,7 @@ async fn make_two(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError>
     Ok(Action::done())
 }
 
-fn once(_: &World) -> Scenario {
+pub(crate) fn once(_: &World) -> Scenario {
     Scenario::new()
         .controller("once", |seat| {
             let controller = Controller::of::<ConfigMap>(.., "once", make_two).owns::<Secret>(..);
@@ -188,6 +204,8 @@ fn a_finding_is_told_with_its_faults_both_timelines_and_a_test_to_paste() {
         "once: creates secrets/default/a-2",
         "✗ crashed the client before it sent POST secrets/default/a-2",
         "Effect::CrashBefore",
+        "use setpoint_sim::{Effect, Fault, Match, Verb, replay};",
+        "replay(once, [",
     ];
     for text in wanted {
         assert!(finding.report.contains(text), "{text:?} is not in\n{}", finding.report);

@@ -9,5 +9,6 @@ mod histories;
 mod requests;
 mod scripted;
 mod seeded;
+mod told;
 mod watches;
 mod world;

@@ -6,7 +6,7 @@ use setpoint::Manager;
 use setpoint_sim::{Scenario, World, explore};
 use widget_operator::{api, controller};
 
-/// What a user does. Add the steps that matter to you: another `apply` is a change, `delete` a deletion.
+/// What a user does. Add the steps that matter to you: `apply` with another spec is a change, `delete` a deletion.
 fn scenario(_: &World) -> Scenario {
     let crd = include_str!("../config/crd/widgets.acme.example.yaml");
     let crd: CustomResourceDefinition = serde_saphyr::from_str(crd).unwrap();

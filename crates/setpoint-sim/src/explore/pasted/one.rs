@@ -1,0 +1,7 @@
+    #[test]
+    fn one_found() {
+        use setpoint_sim::{Fault, replay};
+        replay(scenario, [
+            Fault::Order(7),
+        ]);
+    }
