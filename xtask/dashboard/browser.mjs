@@ -18,6 +18,8 @@ export class Browser {
     this.waiting = new Map();
     this.listeners = [];
     let text = Buffer.alloc(0);
+    // Who dies while it is spoken to says so by its answers, which do not come.
+    for (const pipe of this.process.stdio.slice(3)) pipe.on("error", () => {});
     this.process.stdio[4].on("data", (bytes) => {
       text = Buffer.concat([text, bytes]);
       for (let end = text.indexOf(0); end >= 0; end = text.indexOf(0)) {
@@ -71,10 +73,13 @@ export class Page {
     this.complaints = [];
     /** While a server is away, a browser complains that it is. */
     this.mayBeAway = false;
+    /** What it asked servers for, newest last. */
+    this.asked = [];
     browser.listeners.push((message) => message.sessionId === session && this.hear(message));
   }
 
   hear({ method, params }) {
+    if (method === "Network.requestWillBeSent") this.asked.push(params.request.url);
     if (method === "Runtime.exceptionThrown") this.complaints.push(params.exceptionDetails.exception?.description ?? params.exceptionDetails.text);
     if (method === "Runtime.consoleAPICalled" && ["error", "warning", "assert"].includes(params.type)) this.complaints.push(params.args.map((it) => it.value ?? it.description).join(" "));
     if (method === "Log.entryAdded" && params.entry.level === "error") {
@@ -109,7 +114,7 @@ export class Page {
       } catch (error) {
         if (Date.now() > end) throw error;
       }
-      if (Date.now() > end) throw new Error(`${what}: not within ${limit} ms; the page says: ${(await this.see("document.body.innerText")).slice(0, 600)}`);
+      if (Date.now() > end) throw new Error(`${what}: not within ${limit} ms; the page says: ${(await this.see(`[...document.querySelectorAll("#notice, main h1, main h2, main h3, main p, main .row, main li, main td")].filter((it) => it.checkVisibility()).map((it) => it.innerText).join(" | ")`)).slice(0, 900)}`);
       await new Promise((resolve) => setTimeout(resolve, 30));
     }
   }

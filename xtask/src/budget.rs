@@ -43,7 +43,9 @@ pub(crate) fn run(options: &Budget) -> Result<ExitCode> {
         let limit = limit(&written, name);
         let words = match limit {
             None => "no limit".to_owned(),
-            Some(_) if name == "processor-seconds" && !is_same => "not compared: another processor".to_owned(),
+            Some(_) if name == "processor-seconds" && !is_same => {
+                "not compared: another processor".to_owned()
+            }
             Some(limit) if amount > limit => {
                 over.push(name);
                 format!("over its limit, {limit}")
@@ -78,7 +80,9 @@ fn measure(root: &Path) -> Result<[(&'static str, u64); 3]> {
         let is_unit =
             message["reason"] == "compiler-artifact" || message["reason"] == "build-script-executed";
         units += u64::from(is_unit);
-        if let Some(executable) = message["executable"].as_str().filter(|_| message["target"]["name"] == "setpoint") {
+        if let Some(executable) =
+            message["executable"].as_str().filter(|_| message["target"]["name"] == "setpoint")
+        {
             program = Some(executable.to_owned());
         }
     }
@@ -90,7 +94,8 @@ fn measure(root: &Path) -> Result<[(&'static str, u64); 3]> {
 
 /// The processor time of all children that have ended, and of theirs.
 fn children() -> Result<Duration> {
-    let stat = fs::read_to_string("/proc/self/stat").context("this needs Linux: there is no /proc/self/stat")?;
+    let stat =
+        fs::read_to_string("/proc/self/stat").context("this needs Linux: there is no /proc/self/stat")?;
     children_in(&stat).context("cannot read /proc/self/stat")
 }
 

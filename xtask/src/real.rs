@@ -65,6 +65,9 @@ pub(crate) struct Real {
     /// Test a debug build of setpoint: faster to build, slower to run.
     #[arg(long)]
     debug: bool,
+    /// Take the pictures of the page in docs/img anew, too.
+    #[arg(long)]
+    pictures: bool,
     /// The server under test.
     #[arg(long, value_enum, default_value = "setpoint")]
     against: Against,
@@ -124,7 +127,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     histories::run(report, peers, &binary, profile, skip_build);
     let root = root()?;
     codegen::run(report, peers, &binary, root, &target(root), skip_build);
-    dashboard::run(report, peers, &binary, profile, skip_build);
+    dashboard::run(report, peers, &binary, profile, (skip_build, options.pictures));
     envtest::ours(report, peers, &binary);
     etcd::run(report, peers, profile, skip_build);
     fuzz::run_briefly(report, skip_build);

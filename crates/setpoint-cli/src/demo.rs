@@ -11,6 +11,7 @@ mod screen;
 mod stage;
 mod steps;
 mod web;
+mod world;
 
 use std::time::Duration;
 
@@ -57,8 +58,8 @@ pub(crate) struct Demo {
 
     /// Serve a page that shows the demo live, instead of printing it
     ///
-    /// There you see each stage of the loop, the life of each key, objects and who wrote them; and you can pause, step, cut
-    /// watches, lose answers, crash the controller. IP:PORT or :PORT; port 0 picks a free one.
+    /// There you see each stage of the loop, the life of each key, objects and who wrote them; and you can pause, step, let time
+    /// go faster, cut watches, lose answers, crash the controller. IP:PORT or :PORT; port 0 picks a free one.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = dashboard::ADDRESS, conflicts_with_all = ["keep", "step"])]
     web: Option<String>,
 }

@@ -73,6 +73,13 @@ fn the_demo_on_a_page_can_be_played_with_and_ends_when_it_is_told_to() {
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
     let said = ask(address, "POST /api/play", r#"{"act": "scale", "value": 2}"#);
     assert!(said.contains("wants 2 replicas now"), "{said}");
+    assert!(ask(address, "GET /api/state", "").contains("\"rate\":1.0"));
+    let said = ask(address, "POST /api/play", r#"{"act": "skip"}"#);
+    assert!(said.contains("the controller begins to reconcile default/example-foo"), "{said}");
+    // It ends though its time stands still.
+    let said = ask(address, "POST /api/play", r#"{"act": "pause"}"#);
+    assert!(said.contains("Time stands still"), "{said}");
+    assert!(ask(address, "GET /api/state", "").contains("\"rate\":0.0"));
     let id = demo.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert!(demo.wait().unwrap().success());

@@ -66,10 +66,12 @@ impl App {
 
     fn draw(&self) -> Value {
         let mut state = json!(self.facts.state(0));
-        let recorded = self.recorder.numbers(&self.env.now());
+        let now = self.facts.now();
+        let recorded = self.recorder.numbers(now);
         if let (Value::Object(state), Value::Object(recorded)) = (&mut state, recorded) {
             state.extend(recorded);
-            state.insert("now".into(), json!(self.env.now().as_millisecond()));
+            state.insert("now".into(), json!(now.as_millisecond()));
+            state.insert("rate".into(), json!(self.stage.as_ref().map_or(1.0, |stage| stage.rate())));
             state.insert("canPlay".into(), json!(self.stage.is_some()));
         }
         state

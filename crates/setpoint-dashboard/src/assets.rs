@@ -34,6 +34,7 @@ assets! {
     "/words.js" "words.js" SCRIPT false,
     "/stream.js" "stream.js" SCRIPT false,
     "/follow.js" "follow.js" SCRIPT false,
+    "/source.js" "source.js" SCRIPT false,
     "/list.js" "list.js" SCRIPT false,
     "/loop.js" "loop.js" SCRIPT false,
     "/stage.js" "stage.js" SCRIPT false,

@@ -50,15 +50,15 @@ struct Feed {
     _place: OwnedSemaphorePermit,
 }
 
-/// The events of a page: from the beginning, or from what it has seen last (`Last-Event-ID`).
+/// The events of a page: from the beginning, or from what it has seen last, if `last` is the id of an event.
 pub(crate) fn stream(
     app: Arc<App>,
     headers: HeaderMap,
+    last: &str,
     filter: Filter,
     place: OwnedSemaphorePermit,
-) -> impl Stream<Item = Bytes> + Send {
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let seen = last.and_then(|id| seen(id, app.recorder.boot()));
+) -> impl Stream<Item = Bytes> + Send + use<> {
+    let seen = seen(last, app.recorder.boot());
     let feed = Feed {
         news: app.recorder.news(),
         reviewed: app.env.instant(),
@@ -192,7 +192,7 @@ mod tests {
         queue.add("default/new".into());
         let place = app.streams.clone().try_acquire_owned().unwrap();
         let opened = env.instant();
-        let mut page = pin!(stream(app, HeaderMap::new(), Filter::default(), place));
+        let mut page = pin!(stream(app, HeaderMap::new(), "", Filter::default(), place));
         loop {
             let text = page.next().await.unwrap();
             if String::from_utf8_lossy(&text).contains("\"ready\":1") {

@@ -57,6 +57,8 @@ pub(crate) struct Finding {
     pub(crate) key: Option<ObjectKey>,
     /// What it is about, if that is not the key itself.
     pub(crate) resource: Option<Name>,
+    /// Of lags: which cache, since a resource may have several.
+    pub(crate) cache: Option<u64>,
     pub(crate) object: Option<ObjectKey>,
     /// The fields that are written.
     pub(crate) fields: Vec<String>,
@@ -197,7 +199,8 @@ impl Findings {
         let mut all: Vec<Finding> = found.map(|(_, finding)| finding.at(now)).collect();
         all.extend(tally.caches().filter_map(|(name, cache)| {
             let object = name.namespace.as_ref().map(|namespace| ObjectKey::from(&**namespace));
-            Some(Finding { resource: Some(name.resource.clone()), object, ..lag(cache, now)? })
+            let (resource, cache_id) = (Some(name.resource.clone()), Some(name.id));
+            Some(Finding { resource, cache: cache_id, object, ..lag(cache, now)? })
         }));
         all.sort_by_key(|finding| (finding.is_over, finding.kind, std::cmp::Reverse(finding.last)));
         all
@@ -226,6 +229,7 @@ impl Finding {
             controller: None,
             key: None,
             resource: None,
+            cache: None,
             object: None,
             fields: Vec::new(),
             writer: None,
@@ -386,13 +390,19 @@ mod tests {
     fn slow_reconciles_and_caches_that_cannot_follow_are_found() {
         let mut heard = Heard::new();
         heard.end(2000, ReconcileResult::Done, 1500);
-        let cache = CacheName { resource: "pods".into(), namespace: None };
+        let cache = CacheName { resource: "pods".into(), namespace: None, id: 1 };
         let (error, pause) = ("forbidden".to_owned(), Duration::from_secs(1));
         let state = ReflectorState::Failed { error, pause, lists_next: true };
         heard.hear(3000, LoopEvent::Reflector { cache: cache.clone(), state });
         assert_eq!(heard.kinds(3001), [(Kind::Lag, false), (Kind::Slow, false)]);
-        heard.hear(4000, LoopEvent::Reflector { cache, state: ReflectorState::Watching { from: None } });
+        let turned = |state| LoopEvent::Reflector { cache: cache.clone(), state };
+        heard.hear(4000, turned(ReflectorState::Watching { from: None }));
         assert_eq!(heard.kinds(4001), [(Kind::Slow, false)]);
+        let (error, pause) = ("not found".to_owned(), Duration::from_secs(1));
+        heard.hear(5000, turned(ReflectorState::Failed { error, pause, lists_next: true }));
+        assert_eq!(heard.kinds(5001), [(Kind::Lag, false), (Kind::Slow, false)]);
+        heard.hear(6000, turned(ReflectorState::Stopped));
+        assert_eq!(heard.kinds(6001), [(Kind::Slow, false)], "what is gone does not lag");
     }
 
     #[test]

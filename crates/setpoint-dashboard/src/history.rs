@@ -74,6 +74,8 @@ impl History {
     }
 }
 
+/// One part in so many of a sample is about no key, and not weighty, at most.
+const OF_NONE: usize = 8;
 /// So many facts of a key are some rounds of its life: with fewer it is not shown at all.
 const LEAST: usize = 32;
 
@@ -82,6 +84,7 @@ fn choose(wanted: &[&Arc<Fact>], most: usize) -> Vec<Arc<Fact>> {
         return wanted.iter().map(|fact| Arc::clone(fact)).collect();
     }
     let mut hashed: Vec<(&Arc<Fact>, u64)> = wanted.iter().map(|fact| (*fact, hash_of(fact))).collect();
+    keep_newest_of_none(&mut hashed, most / OF_NONE);
     keep_newest_of_each(&mut hashed, most);
     let weighty = hashed.iter().filter(|(fact, _)| is_weighty(fact)).count();
     // Chances halve until what is left fits; the same key is in or out in every sample of the same chance.
@@ -101,19 +104,38 @@ fn choose(wanted: &[&Arc<Fact>], most: usize) -> Vec<Arc<Fact>> {
     newest.into_iter().map(Arc::clone).collect()
 }
 
+/// Leaves out the oldest facts that are about no key and say only what keys tell as well: what came on a watch, and went into a
+/// cache. A loop has as many of these as of its own, and each would take the place of a key.
+fn keep_newest_of_none(facts: &mut Vec<(&Arc<Fact>, u64)>, most: usize) {
+    let is_meant = |fact: &Fact| subject::of(&fact.event).is_none() && !is_weighty(fact);
+    let mut left = facts.iter().filter(|(fact, _)| is_meant(fact)).count();
+    facts.retain(|(fact, _)| {
+        if !is_meant(fact) {
+            return true;
+        }
+        let is_kept = left <= most;
+        left -= 1;
+        is_kept
+    });
+}
+
 /// Leaves out the oldest facts of the busiest keys, so that there is room for others.
 fn keep_newest_of_each(facts: &mut Vec<(&Arc<Fact>, u64)>, most: usize) {
     let mut counts: HashMap<u64, usize> = HashMap::new();
     for (fact, hash) in &*facts {
-        if subject::of(&fact.event).is_some() {
+        if subject::of(&fact.event).is_some() && !is_weighty(fact) {
             *counts.entry(*hash).or_default() += 1;
         }
     }
-    let mut each = most;
-    while each > LEAST && counts.values().map(|count| *count.min(&each)).sum::<usize>() > most {
+    let room = most.saturating_sub(facts.len() - counts.values().sum::<usize>());
+    let mut each = room.max(LEAST);
+    while each > LEAST && counts.values().map(|count| *count.min(&each)).sum::<usize>() > room {
         each = (each / 2).max(LEAST);
     }
-    facts.retain(|(_, hash)| {
+    facts.retain(|(fact, hash)| {
+        if is_weighty(fact) {
+            return true;
+        }
         let Some(left) = counts.get_mut(hash) else { return true };
         let is_kept = *left <= each;
         *left -= 1;
@@ -219,6 +241,30 @@ mod tests {
         assert_eq!(of("quiet").len(), 20);
         assert_eq!(of("loop"), (4600..5000).collect::<Vec<_>>(), "its newest, without a hole");
         assert_eq!(sample.facts.len() as u64 + sample.left_out, 5000);
+    }
+
+    #[test]
+    fn what_comes_on_watches_hides_no_key() {
+        use setpoint::facts::{CacheChanges, CacheName};
+        let mut history = History::new(usize::MAX, usize::MAX);
+        (0..300).for_each(|n| history.push(started(n, &format!("default/quiet-{}", n % 30))));
+        for number in 300..12_000 {
+            history.push(match number % 3 {
+                0 => started(number, "default/loop"),
+                _ => {
+                    let cache = CacheName { resource: "pods".into(), namespace: None, id: 1 };
+                    let (version, is_list, changes) = (None, false, CacheChanges::default());
+                    let event = LoopEvent::Applied { cache, version, is_list, changes };
+                    Arc::new(Fact { number, at: Timestamp::UNIX_EPOCH, event })
+                }
+            });
+        }
+        let sample = history.sample(0, &Filter::default(), 3000);
+        let keys: std::collections::BTreeSet<_> =
+            sample.facts.iter().filter_map(|fact| Some(subject::of(&fact.event)?.1.to_string())).collect();
+        assert_eq!(keys.len(), 31, "{keys:?}");
+        assert!(sample.facts.len() <= 3000, "{}", sample.facts.len());
+        assert_eq!(sample.facts.len() as u64 + sample.left_out, 12_000);
     }
 
     #[test]

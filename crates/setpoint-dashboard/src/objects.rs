@@ -216,7 +216,7 @@ impl Objects {
     pub(crate) async fn life(&self, resource: &str, key: &ObjectKey) -> Result<Life, Refused> {
         let shown = self.shown().await?;
         let kind = shown.kind(resource)?;
-        Ok(Life::begin(self.client.clone(), self.env.clone(), &kind.resource, key))
+        Ok(Life::begin(self.client.clone(), self.env.clone(), self.facts.clone(), &kind.resource, key))
     }
 
     /// The events about an object.

@@ -8,6 +8,12 @@ pub trait Stage: Send + Sync + 'static {
     /// What can be done now, and how things are.
     fn scene(&self) -> Scene;
 
+    /// How fast the time of what is played goes, if that is not the time of this process: 10 is ten times as fast, 0 stands
+    /// still. Its facts have that time.
+    fn rate(&self) -> f64 {
+        1.0
+    }
+
     /// Does something. The answer, or the reason why not, is shown.
     fn act(&self, act: Act) -> BoxFuture<'_, Result<String, String>>;
 }
@@ -24,6 +30,9 @@ pub struct Scene {
     pub is_paused: bool,
     /// How much time one hop of a change takes beyond what it takes anyway, in milliseconds: slow motion.
     pub slow_ms: u64,
+    /// How fast time goes while it is not paused: 10 is ten times as fast as here. None if it cannot be set; else time can also
+    /// jump to where something happens.
+    pub speed: Option<f64>,
     /// How things are: a name and a value each.
     pub status: Vec<(String, String)>,
     /// The controllers that are played with: what they do is told beside the buttons.

@@ -99,12 +99,12 @@ impl Recorder {
     }
 
     /// What was counted.
-    pub(crate) fn numbers(&self, now: &Timestamp) -> Value {
+    pub(crate) fn numbers(&self, now: Timestamp) -> Value {
         let recorded = self.recorded.lock();
-        let findings = recorded.findings.all(*now, &recorded.tally);
+        let findings = recorded.findings.all(now, &recorded.tally);
         let open = findings.iter().filter(|finding| !finding.is_over).count();
         json!({
-            "totals": recorded.tally.totals(*now),
+            "totals": recorded.tally.totals(now),
             "findings": open,
             "boot": &*self.boot,
             "end": recorded.history.end(),

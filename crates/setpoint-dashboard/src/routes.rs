@@ -79,7 +79,7 @@ async fn read(
     let text = |value: serde_json::Value| Ok(answer::json(value.to_string()));
     match path {
         "/api/state" => Ok(answer::json(Bytes::copy_from_slice(app.state().1.as_bytes()))),
-        "/api/findings" => text(app.recorder.findings(app.env.now())),
+        "/api/findings" => text(app.recorder.findings(app.facts.now())),
         "/api/stream" => {
             let place = place(app)?;
             let filter = Filter {
@@ -87,7 +87,11 @@ async fn read(
                 key: query.text("key").to_owned(),
                 namespace: query.text("namespace").to_owned(),
             };
-            Ok(answer::events(feed::stream(app.clone(), request.headers().clone(), filter, place)))
+            let headers = request.headers();
+            // A browser names what it has seen last when it connects again by itself; a page that was put aside does so here.
+            let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+            let last = last.unwrap_or(query.text("after"));
+            Ok(answer::events(feed::stream(app.clone(), headers.clone(), last, filter, place)))
         }
         "/api/queue" => {
             let state = app.facts.state(KEYS);
@@ -115,8 +119,9 @@ async fn read(
         "/api/life" => {
             let (resource, key) = (query.text("resource"), query.text("key").into());
             may_get(app, who, resource, &key).await?;
+            let place = place(app)?;
             let life = app.objects.life(resource, &key).await?;
-            Ok(answer::events(life.stream(app.clone(), request.headers().clone(), place(app)?)))
+            Ok(answer::events(life.stream(app.clone(), request.headers().clone(), place)))
         }
         "/api/events" => {
             let namespace = Some(query.text("namespace")).filter(|namespace| !namespace.is_empty());
@@ -147,7 +152,7 @@ async fn may_list(
     app.guard.may(who, "list", group, plural, namespace).await
 }
 
-async fn may_get(
+pub(crate) async fn may_get(
     app: &App,
     who: Option<&Who>,
     resource: &str,

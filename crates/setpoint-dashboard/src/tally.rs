@@ -73,6 +73,9 @@ impl Tally {
                 // Ends may be among what was missed.
                 self.controllers.values_mut().for_each(|controller| controller.running.clear());
             }
+            LoopEvent::Reflector { cache, state: ReflectorState::Stopped } => {
+                self.caches.remove(cache);
+            }
             LoopEvent::Reflector { cache, state } => {
                 if let Some(cache) = self.cache(cache) {
                     cache.turned(fact.at, state.clone());
@@ -201,6 +204,7 @@ impl Cache {
     fn shown(&self, name: &CacheName, now: Timestamp) -> Value {
         let since = self.state.as_ref().map(|(at, _)| at.as_millisecond());
         json!({
+            "id": name.id,
             "resource": name.resource,
             "namespace": name.namespace,
             "state": self.state.as_ref().map(|(_, state)| state),
@@ -284,7 +288,7 @@ mod tests {
     #[test]
     fn a_cache_lags_from_the_watch_until_it_has_the_change() {
         let mut tally = Tally::default();
-        let cache = CacheName { resource: "pods".into(), namespace: None };
+        let cache = CacheName { resource: "pods".into(), namespace: None, id: 1 };
         let received = |version: &str| LoopEvent::Received {
             cache: cache.clone(),
             version: Some(version.into()),
@@ -306,6 +310,38 @@ mod tests {
         tally.hear(&fact(600, applied("9")));
         assert_eq!(lag(&tally, 10_000), Some(400.0));
         assert_eq!(tally.totals(at(0))["caches"][0]["received"], 4);
+    }
+
+    #[test]
+    fn two_caches_of_a_resource_do_not_take_each_others_changes_for_their_own() {
+        let mut tally = Tally::default();
+        let cache = |id| CacheName { resource: "pods".into(), namespace: None, id };
+        let changes = || CacheChanges { count: 1, first: Vec::new() };
+        let version = || Some("5".into());
+        for id in [1, 2] {
+            let (cache, pending) = (cache(id), 1);
+            tally.hear(&fact(
+                100,
+                LoopEvent::Received { cache, version: version(), changes: changes(), pending },
+            ));
+        }
+        let is_list = false;
+        let applied = LoopEvent::Applied { cache: cache(1), version: version(), is_list, changes: changes() };
+        tally.hear(&fact(200, applied));
+        let totals = tally.totals(at(900));
+        let lags: Vec<_> = (0..2).map(|n| totals["caches"][n]["lagMs"].as_f64()).collect();
+        assert_eq!(lags, [Some(100.0), Some(800.0)]);
+    }
+
+    #[test]
+    fn a_cache_that_is_stopped_is_forgotten() {
+        let mut tally = Tally::default();
+        let cache = CacheName { resource: "pods".into(), namespace: None, id: 1 };
+        let turned = |state| LoopEvent::Reflector { cache: cache.clone(), state };
+        tally.hear(&fact(1, turned(ReflectorState::Watching { from: None })));
+        assert_eq!(tally.caches().count(), 1);
+        tally.hear(&fact(2, turned(ReflectorState::Stopped)));
+        assert_eq!(tally.caches().count(), 0);
     }
 
     #[test]

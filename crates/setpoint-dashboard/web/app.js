@@ -91,17 +91,14 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-const WORDS = { live: "live", connecting: "connecting", reconnecting: "connecting again", refused: "refused" };
+const WORDS = { live: "live", connecting: "connecting", reconnecting: "connecting again", refused: "refused", asleep: "asleep" };
 const notice = /** @type {HTMLElement} */ (document.getElementById("notice"));
 stream.addEventListener("status", () => {
   status.dataset.is = stream.status;
   say(status, /** @type {Record<string, string>} */ (WORDS)[stream.status]);
-  notice.hidden = stream.status === "live";
+  notice.hidden = ["live", "asleep"].includes(stream.status);
   if (stream.status === "reconnecting") say(notice, "The server does not answer. What is shown is what was last heard; it goes on by itself.");
-  if (stream.status === "refused") {
-    say(notice, "The server refused. It is tried again every few seconds.");
-    setTimeout(() => stream.again(), 3000);
-  }
+  if (stream.status === "refused") say(notice, "The server refused. It is tried again every few seconds; reload the page to show another token.");
 });
 stream.addEventListener("state", () => {
   const open = stream.state.findings;

@@ -64,7 +64,7 @@ export class FindingsView {
     const resource = it.object && it.resource && it.kind !== "lag" ? `#/objects?${new URLSearchParams({ resource: it.resource, key: it.object, tab: "fields" })}` : "";
     const ago = this.stream.now() - it.last;
     const seen = it.isOver ? `over since ${clock(it.last).slice(0, 8)}` : it.kind === "lag" || ago < 2000 ? "now" : `${span(ago)} ago`;
-    return h("li", { class: `card finding${it.isOver ? " over" : isMild ? " mild" : ""}`, "data-kind": it.kind, "data-key": [it.kind, it.controller, it.key, it.resource, it.object].join("\n") },
+    return h("li", { class: `card finding${it.isOver ? " over" : isMild ? " mild" : ""}`, "data-kind": it.kind, "data-key": [it.kind, it.controller, it.key, it.resource, it.object, it.cache].join("\n") },
       h("span", { class: "sign", "aria-hidden": "true" }, it.isOver ? "✓" : "!"),
       h("div", {}, h("div", { class: "title" }, h("h2", {}, title(it)), h("span", { class: `tag ${it.isOver ? "" : isMild ? "warn" : "bad"}` }, seen)),
         h("p", { class: "said" }, sentence(it)), h("p", { class: "advice" }, advice),

@@ -272,8 +272,10 @@ export class KeysView {
 
   draw() {
     const now = this.stream.now();
-    if (now - this.ordered > ORDER_EVERY && (this.ordered === 0 || !this.names.matches(":hover, :focus-within"))) {
-      this.ordered = now;
+    // By our own clock: that of what is shown may stand still.
+    const looked = performance.now();
+    if (this.ordered === 0 || (looked - this.ordered > ORDER_EVERY && !this.names.matches(":hover, :focus-within"))) {
+      this.ordered = looked;
       this.fill(this.controller.value, this.kind.value);
       const all = this.sorted();
       this.order = all.slice(0, this.lanes);

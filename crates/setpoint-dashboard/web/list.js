@@ -34,7 +34,11 @@ export class VirtualList extends HTMLElement {
   }
 
   connectedCallback() {
-    if (this.viewport) return;
+    if (this.viewport) {
+      this.watch?.observe(this.viewport);
+      this.later();
+      return;
+    }
     const { label } = this.options;
     this.space = h("div", { class: "space" });
     this.rows = h("div", { class: "rows" });
@@ -55,6 +59,18 @@ export class VirtualList extends HTMLElement {
   async refresh() {
     this.isStale = true;
     if (this.viewport) await this.show();
+  }
+
+  /** Shows something else from now on: a click must not meet a row of before. */
+  async restart() {
+    this.fetched = null;
+    this.total = 0;
+    this.at = -1;
+    if (this.viewport) {
+      patch(this.rows);
+      this.viewport.scrollTop = 0;
+    }
+    await this.refresh();
   }
 
   later() {
@@ -106,7 +122,7 @@ export class VirtualList extends HTMLElement {
     if (!this.fetched) return;
     const { from, rows } = this.fetched;
     if (rows.length === 0) {
-      patch(this.rows, h("p", { class: "empty" }, "Nothing matches."));
+      patch(this.rows, h("p", { class: "empty" }, "There is nothing that matches."));
       return;
     }
     const top = this.scale() < this.rowHeight ? first * this.scale() - (first - from) * this.rowHeight : from * this.rowHeight;

@@ -4,6 +4,7 @@ import { ask, h, patch, put, say, table } from "./dom.js";
 import { differences, owners } from "./fields.js";
 import { Follow } from "./follow.js";
 import { VirtualList } from "./list.js";
+import { Source } from "./source.js";
 import { changes } from "./story.js";
 import { clock, count, some, span } from "./words.js";
 
@@ -22,8 +23,10 @@ export class ObjectsView {
     /** @type {any[] | null} */
     this.events = null;
     this.eventsError = "";
-    /** @type {EventSource | null} */
+    /** @type {Source | null} */
     this.life = null;
+    /** Which call of show is the last one; another one after it was left. */
+    this.turn = 0;
     this.choose = h("select", { "aria-label": "Kind", onchange: () => this.go(this.choose.value, "") });
     this.search = h("input", { type: "search", placeholder: "part of a name", "aria-label": "Search objects", oninput: () => this.list.refresh() });
     this.found = h("span", { role: "status" });
@@ -53,18 +56,21 @@ export class ObjectsView {
 
   /** @param {URLSearchParams} query */
   async show(query) {
+    const turn = ++this.turn;
     this.tab = query.get("tab") ?? "history";
     const isOther = this.resource !== query.get("resource") || this.key !== (query.get("key") ?? "");
     try {
       await this.fillKinds(query.get("resource") ?? "");
     } catch (error) {
-      put(this.detail, h("p", { class: "card bad" }, String(/** @type {Error} */ (error).message)));
+      if (turn === this.turn) put(this.detail, h("p", { class: "card bad" }, String(/** @type {Error} */ (error).message)));
       return;
     }
+    // It took a while: something else may be shown by now.
+    if (turn !== this.turn) return;
     const resource = query.get("resource") || this.choose.value;
     if (resource !== this.resource) {
       this.resource = resource;
-      this.list.refresh();
+      this.list.restart();
     }
     this.choose.value = resource;
     this.key = query.get("key") ?? "";
@@ -74,6 +80,7 @@ export class ObjectsView {
   }
 
   hide() {
+    this.turn++;
     this.follow.stop();
     this.life?.close();
     this.life = null;
@@ -108,12 +115,7 @@ export class ObjectsView {
     put(this.detail, h("section", { class: "card" }, h("h2", {}, "Owners, and what is owned"), this.tree),
       h("section", { class: "card", "aria-label": "The object" }, h("div", { class: "panel-head" }, h("h2", {}, `${this.resource} ${this.key}`)), this.tabs, this.body));
     const query = new URLSearchParams({ resource: this.resource, key: this.key });
-    const life = new EventSource(`/api/life?${query}`);
-    this.life = life;
-    life.addEventListener("object", (event) => {
-      if (this.life !== life) return;
-      this.hear(JSON.parse(event.data));
-    });
+    this.life = new Source(() => `/api/life?${query}`, { object: (event) => this.hear(JSON.parse(event.data)) });
     this.drawTab();
     this.lookAtTree();
   }

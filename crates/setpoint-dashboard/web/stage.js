@@ -3,7 +3,7 @@
 import { ask, h, patch, put, table } from "./dom.js";
 import { Follow } from "./follow.js";
 import { VirtualList } from "./list.js";
-import { awaited, because, cacheName, count, nanos, phase, reflector, span } from "./words.js";
+import { awaited, because, cacheName, count, nanos, phase, reflector, scopeKey, span, usersOf } from "./words.js";
 
 const TITLES = {
   server: "What was written", reflector: "Lists and watches", fifo: "Changes on their way into the caches", indexer: "What is cached",
@@ -64,24 +64,29 @@ export class Panel {
     return table("Writes by controller", ["controller", "writes", "changed nothing", "refused"], rows, "No controller has written yet.");
   }
 
+  /** What was heard of each list and watch. @returns {Map<string, any>} */
+  told() {
+    return new Map(this.stream.state.totals.caches.map((/** @type {any} */ it) => [scopeKey(it.id, it.namespace), it]));
+  }
+
   watches() {
-    const told = new Map(this.stream.state.totals.caches.map((/** @type {any} */ it) => [cacheName(it), it]));
+    const told = this.told();
     const rows = this.stream.state.caches.flatMap((/** @type {any} */ cache) => cache.scopes.map((/** @type {any} */ scope) => {
       const name = cacheName({ resource: cache.resource, namespace: scope.namespace });
-      const heard = told.get(name);
+      const heard = told.get(scopeKey(cache.id, scope.namespace));
       const state = scope.trouble ? h("span", { class: "bad" }, `⚠ ${scope.trouble}`) : cache.hasSynced ? "watches" : reflector(heard?.state);
-      return [name, state, scope.version ?? "–", took(heard?.lagMs ?? 0), count(heard?.received ?? 0), count(heard?.lists ?? 0), count(heard?.failures ?? 0), heard?.since ? `${span(this.stream.now() - heard.since)} ago` : "–"];
+      return [name, state, scope.version ?? "–", took(heard?.lagMs ?? 0), count(heard?.received ?? 0), count(heard?.lists ?? 0), count(heard?.failures ?? 0), heard?.since ? `${span(this.stream.now() - heard.since)} ago` : "–", h("span", { class: "quiet" }, usersOf(cache) || "–")];
     }));
-    return table("Lists and watches", ["resource", "now", "at version", "lag", "changes", "lists", "failures", "last turn"], rows, "There is no cache.");
+    return table("Lists and watches", ["resource", "now", "at version", "lag", "changes", "lists", "failures", "last turn", "for"], rows, "There is no cache.");
   }
 
   pending() {
-    const told = new Map(this.stream.state.totals.caches.map((/** @type {any} */ it) => [cacheName(it), it]));
+    const told = this.told();
     const rows = this.stream.state.caches.flatMap((/** @type {any} */ cache) => cache.scopes.map((/** @type {any} */ scope) => {
       const name = cacheName({ resource: cache.resource, namespace: scope.namespace });
-      return [name, count(scope.pending), span(told.get(name)?.lagMs ?? 0), scope.version ?? "–"];
+      return [name, count(scope.pending), span(told.get(scopeKey(cache.id, scope.namespace))?.lagMs ?? 0), scope.version ?? "–", h("span", { class: "quiet" }, usersOf(cache) || "–")];
     }));
-    return table("Pending changes", ["resource", "pending", "from watch to cache", "cache at version"], rows, "There is no cache.");
+    return table("Pending changes", ["resource", "pending", "from watch to cache", "cache at version", "for"], rows, "There is no cache.");
   }
 
   handlers() {
@@ -106,10 +111,13 @@ export class Panel {
       put(this.body, h("p", { class: "empty" }, "There is no cache."));
       return;
     }
-    let id = Number(query.get("cache")) || caches[0].id;
+    // There is something to see in one that has objects.
+    let id = Number(query.get("cache")) || (caches.find((/** @type {any} */ cache) => cache.objects) ?? caches[0]).id;
+    const several = new Set(caches.map((/** @type {any} */ it) => it.resource).filter((/** @type {string} */ name, /** @type {number} */ n, /** @type {string[]} */ all) => all.indexOf(name) !== n));
+    const whose = (/** @type {any} */ cache) => (several.has(cache.resource) && usersOf(cache) ? ` for ${usersOf(cache)}` : "");
     const search = h("input", { type: "search", placeholder: "part of a name", "aria-label": "Search in the cache", oninput: () => list.refresh() });
-    const choose = h("select", { "aria-label": "Cache", onchange: () => { id = Number(choose.value); list.refresh(); } },
-      caches.map((/** @type {any} */ cache) => h("option", { value: cache.id, selected: cache.id === id }, `${cache.resource} (${count(cache.objects)})`)));
+    const choose = h("select", { "aria-label": "Cache", onchange: () => { id = Number(choose.value); list.restart(); } },
+      caches.map((/** @type {any} */ cache) => h("option", { value: cache.id, selected: cache.id === id }, `${cache.resource} (${count(cache.objects)})${whose(cache)}`)));
     const found = h("span", { class: "quiet", role: "status" });
     const list = VirtualList.make({
       label: "Cached objects",

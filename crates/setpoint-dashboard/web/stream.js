@@ -1,5 +1,7 @@
 // What the server sends, and who wants to know.
 
+import { Source } from "./source.js";
+
 /**
  * @typedef {{number: number, at: string, event: any, ms: number}} Fact
  * @typedef {{controller: string, key: string, namespace: string}} Filter
@@ -21,35 +23,28 @@ export class Stream extends EventTarget {
     this.samples = [];
     this.leftOut = 0;
     this.status = "connecting";
-    /** How far the server's clock is ahead of ours. */
-    this.ahead = 0;
+    /** The server's time when it was last heard, when that was, and how fast it goes: of a simulated world, not as fast as ours. */
+    this.clock = { at: Date.now(), heard: performance.now(), rate: 1 };
+    /** The number of the last fact: from there it goes on. */
+    this.last = "";
     /** @type {Filter} */
     this.filter = { controller: "", key: "", namespace: "" };
     this.boot = "";
-    /** @type {EventSource | null} */
-    this.source = null;
-    this.open();
+    this.source = new Source(() => this.address(), {
+      state: (event) => this.hearState(JSON.parse(event.data)),
+      facts: (event) => {
+        // Facts come before the numbers: they are the first that another process says.
+        this.hearBoot(event.lastEventId.split("-")[0]);
+        this.last = event.lastEventId;
+        this.hearFacts(JSON.parse(event.data));
+      },
+    }, (status) => this.turn(status));
   }
 
-  open() {
-    this.source?.close();
+  address() {
     const query = new URLSearchParams();
-    for (const [name, value] of Object.entries(this.filter)) if (value) query.set(name, value);
-    const source = new EventSource(`/api/stream?${query}`);
-    this.source = source;
-    source.addEventListener("open", () => this.turn("live"));
-    source.addEventListener("error", () => this.turn(source.readyState === EventSource.CLOSED ? "refused" : "reconnecting"));
-    source.addEventListener("state", (event) => this.hearState(JSON.parse(event.data)));
-    source.addEventListener("facts", (event) => {
-      // Facts come before the numbers: they are the first that another process says.
-      this.hearBoot(event.lastEventId.split("-")[0]);
-      this.hearFacts(JSON.parse(event.data));
-    });
-  }
-
-  /** A browser does not try again when it was refused. */
-  again() {
-    if (this.source?.readyState === EventSource.CLOSED) this.open();
+    for (const [name, value] of Object.entries({ ...this.filter, after: this.last })) if (value) query.set(name, value);
+    return `/api/stream?${query}`;
   }
 
   /** Only facts about some keys, all of them. @param {Filter} filter */
@@ -59,8 +54,9 @@ export class Stream extends EventTarget {
     this.filter = filter;
     this.facts = [];
     this.leftOut = 0;
+    this.last = "";
     this.dispatchEvent(new Event("reset"));
-    this.open();
+    this.source.open();
   }
 
   /** @param {string} status */
@@ -72,13 +68,20 @@ export class Stream extends EventTarget {
 
   /** The server's time. */
   now() {
-    return Date.now() + this.ahead;
+    return this.clock.at + (performance.now() - this.clock.heard) * this.clock.rate;
+  }
+
+  /** @param {number} at @param {number} rate how fast it shall go; with much to do, it goes as fast as it can */
+  setClock(at, rate) {
+    const heard = performance.now();
+    const measured = (at - this.clock.at) / Math.max(1, heard - this.clock.heard);
+    this.clock = { at, heard, rate: rate > 1 ? Math.max(0, Math.min(rate, measured)) : rate };
   }
 
   /** @param {any} state */
   hearState(state) {
     this.turn("live");
-    this.ahead = state.now - Date.now();
+    this.setClock(state.now, state.rate ?? 1);
     this.hearBoot(state.boot);
     this.state = state;
     const last = this.samples.at(-1);

@@ -1,8 +1,9 @@
-// Pause, step and slow motion, wherever there is something to play with.
+// Time, wherever there is something to play with: pause, step, slow motion, faster than ours, on to what comes next.
 
 import { ask, h, put } from "./dom.js";
 
-const SPEEDS = [[0, "full speed"], [150, "slow"], [500, "slower"], [1500, "slowest"]];
+/** What is sent, with what, and how it is called: in slow motion each message takes longer, else all of time goes faster. @type {[string, number, string][]} */
+const SPEEDS = [["slow", 1500, "slowest"], ["slow", 500, "slower"], ["slow", 150, "slow"], ["speed", 1, "as our time"], ["speed", 10, "10 × faster"], ["speed", 100, "100 × faster"], ["speed", 1000, "1,000 × faster"]];
 /** How often it is looked whether somebody else has paused it. */
 const EVERY = 1000;
 
@@ -43,15 +44,20 @@ export class Transport {
 
   /** @param {any} scene */
   draw(scene) {
-    const drawn = JSON.stringify([scene.isPaused, scene.slowMs]);
+    const drawn = JSON.stringify([scene.isPaused, scene.slowMs, scene.speed]);
     if (drawn === this.drawn) return;
     this.drawn = drawn;
-    const speeds = SPEEDS.map(([ms, text]) => h("option", { value: ms, selected: ms === scene.slowMs }, text));
+    const now = scene.slowMs ? ["slow", scene.slowMs] : ["speed", scene.speed ?? 1];
+    // Where time is that of the machine, all that can be done is to slow messages down.
+    const offered = SPEEDS.filter(([name, value]) => name === "slow" || value === 1 || scene.speed !== null);
+    const speeds = offered.map(([name, value, text]) => h("option", { value: `${name} ${value}`, selected: name === now[0] && value === now[1] }, text));
+    const isPaused = scene.isPaused;
     const focus = this.element.contains(document.activeElement) ? document.activeElement?.getAttribute("data-act") : null;
     put(this.element,
-      h("button", { class: scene.isPaused ? "main" : "", "data-act": "pause", onclick: () => this.act(scene.isPaused ? "resume" : "pause") }, scene.isPaused ? "▶ Go on" : "❚❚ Pause"),
-      h("button", { "data-act": "step", disabled: !scene.isPaused, title: "Lets one message pass", onclick: () => this.act("step") }, "Step"),
-      h("select", { "aria-label": "Speed", "data-act": "speed", onchange: (/** @type {any} */ event) => this.act("slow", Number(event.target.value)) }, speeds));
+      h("button", { class: isPaused ? "main" : "", "data-act": "pause", title: isPaused ? "Time goes on, and messages pass" : "Time stands still, and no message passes", onclick: () => this.act(isPaused ? "resume" : "pause") }, isPaused ? "▶ Go on" : "❚❚ Pause"),
+      h("button", { "data-act": "step", disabled: !isPaused, title: "Lets one message pass", onclick: () => this.act("step") }, "Step"),
+      scene.speed !== null && h("button", { "data-act": "skip", title: "Time jumps to when the controller next begins a reconcile: a retry, a resync", onclick: () => this.act("skip") }, "Skip ahead"),
+      h("select", { "aria-label": "Speed", "data-act": "speed", onchange: (/** @type {any} */ event) => { const [name, value] = event.target.value.split(" "); this.act(name, Number(value)); } }, speeds));
     if (focus) /** @type {HTMLElement | null} */ (this.element.querySelector(`[data-act=${focus}]`))?.focus();
   }
 

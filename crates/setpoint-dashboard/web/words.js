@@ -3,6 +3,7 @@
 /** @param {number} ms */
 export function span(ms) {
   if (!Number.isFinite(ms)) return "–";
+  if (ms === 0) return "0 ms";
   if (ms < 1) return `${ms.toFixed(2)} ms`;
   if (ms < 10) return `${ms.toFixed(1)} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
@@ -60,12 +61,19 @@ export function reflector(state) {
     case "watching": return "watches";
     case "failed": return `failed: ${state.error}; ${state.listsNext ? "lists" : "watches"} again in ${nanos(state.pause)}`;
     case "panicked": return `panicked: ${state.error}`;
+    case "stopped": return "has stopped";
     default: return state.is;
   }
 }
 
 /** @param {any} cache */
 export const cacheName = (cache) => (cache.namespace ? `${cache.resource} in ${cache.namespace}` : cache.resource);
+
+/** What a list and watch is known by. @param {number} id @param {string | null} namespace */
+export const scopeKey = (id, namespace) => `${id} ${namespace ?? ""}`;
+
+/** Whose cache it is: the names of those whom it tells; others have numbers. @param {any} cache */
+export const usersOf = (cache) => cache.handlers.map((/** @type {any} */ it) => it.handler).filter((/** @type {string} */ name) => !/^\d*$/.test(name)).join(", ");
 
 /** @param {any} awaited */
 export function awaited(awaited) {

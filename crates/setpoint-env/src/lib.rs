@@ -35,6 +35,7 @@ pub use process::{Phase, Process};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 pub use task::Task;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// The start of virtual wall-clock time: 2026-01-01T00:00:00Z.
@@ -58,12 +59,15 @@ struct Inner {
     order: Mutex<Option<StdRng>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Clock {
     System,
-    /// Wall-clock time as a fixed start plus what has passed on tokio's clock.
+    /// Wall-clock time as a start plus what has passed on tokio's clock.
     Virtual {
+        start: Timestamp,
         origin: Instant,
+        /// Of the runtime whose time it is, also for those who ask from another one.
+        runtime: Option<Handle>,
     },
 }
 
@@ -77,7 +81,21 @@ impl Env {
     /// A clock that follows tokio's and starts at the same time in every run, and randomness that depends only on
     /// `seed`. Create it inside the runtime whose time it should follow.
     pub fn seeded(seed: u64) -> Env {
-        Env::new(Clock::Virtual { origin: Instant::now() }, StdRng::seed_from_u64(seed))
+        let clock = Clock::Virtual { start: EPOCH, origin: Instant::now(), runtime: None };
+        Env::new(clock, StdRng::seed_from_u64(seed))
+    }
+
+    /// A clock that follows that of the tokio runtime in which it is made, from the time that it is now, wherever it is asked:
+    /// also by threads of other runtimes. So others can look at a world whose time is paused or goes faster than theirs. The
+    /// random sequence is seeded by the operating system.
+    ///
+    /// Outside of a runtime it is [`Env::system`].
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    pub fn of_runtime() -> Env {
+        let Ok(runtime) = Handle::try_current() else { return Env::system() };
+        let clock =
+            Clock::Virtual { start: Timestamp::now(), origin: Instant::now(), runtime: Some(runtime) };
+        Env::new(clock, rand::make_rng())
     }
 
     fn new(clock: Clock, random: StdRng) -> Env {
@@ -92,10 +110,13 @@ impl Env {
     /// Wall-clock time, for timestamps that people and other machines see.
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     pub fn now(&self) -> Timestamp {
-        match self.inner.clock {
+        match &self.inner.clock {
             Clock::System => Timestamp::now(),
-            Clock::Virtual { origin } if self.inner.rate == 1.0 => EPOCH.later(origin.elapsed()),
-            Clock::Virtual { origin } => EPOCH.later(origin.elapsed().mul_f64(self.inner.rate)),
+            Clock::Virtual { start, origin, .. } => {
+                let passed = self.instant().saturating_duration_since(*origin);
+                let rate = self.inner.rate;
+                start.later(if rate == 1.0 { passed } else { passed.mul_f64(rate) })
+            }
         }
     }
 
@@ -108,7 +129,17 @@ impl Env {
 
     /// Monotonic time, for measuring and for deadlines.
     pub fn instant(&self) -> Instant {
-        Instant::now()
+        self.within(Instant::now)
+    }
+
+    /// Calls `look` with the time of this clock for all that it asks: only an [`Env::of_runtime`] has another one than that
+    /// which is around anyway.
+    pub fn within<R>(&self, look: impl FnOnce() -> R) -> R {
+        let _entered = match &self.inner.clock {
+            Clock::Virtual { runtime: Some(runtime), .. } => Some(runtime.enter()),
+            _ => None,
+        };
+        look()
     }
 
     /// Random bits.
@@ -152,7 +183,7 @@ impl Env {
         )
     }
 
-    /// Runs `future` as a task of the current tokio runtime. The task ends when the returned [`Task`] is
+    /// Runs `future` as a task of the current tokio runtime; of its own, if it is an [`Env::of_runtime`]. The task ends when the returned [`Task`] is
     /// dropped: every background task has an owner.
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
@@ -162,10 +193,10 @@ impl Env {
     {
         // Boxed, so that tokio's machinery is compiled once a type of result, and not for each of hundreds of futures.
         let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
-        Task::new(match &self.process {
+        Task::new(self.within(|| match &self.process {
             None => tokio::spawn(future),
             Some(process) => tokio::spawn(process.run(future)),
-        })
+        }))
     }
 
     /// The same clock, for the tasks of one simulated process, and a handle that pauses and kills them. Its
@@ -180,7 +211,7 @@ impl Env {
         let rate = if rate.is_finite() { rate.clamp(0.01, 100.0) } else { 1.0 };
         let order = self.inner.order.lock().as_mut().map(|order| StdRng::seed_from_u64(order.next_u64()));
         let process = Process::new(order);
-        let env = Env::at_rate(self.inner.clock, StdRng::seed_from_u64(self.random()), rate);
+        let env = Env::at_rate(self.inner.clock.clone(), StdRng::seed_from_u64(self.random()), rate);
         (Env { process: Some(process.clone()), ..env }, process)
     }
 
@@ -217,6 +248,22 @@ mod tests {
         let start = env.now();
         tokio::time::sleep(Duration::from_millis(1500)).await;
         assert_eq!(env.now().duration_since(start).as_millis(), 1500);
+    }
+
+    #[test]
+    fn the_time_of_a_runtime_is_the_same_for_those_who_ask_from_outside() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().start_paused(true).build().unwrap();
+        let env = runtime.block_on(async { Env::of_runtime() });
+        let (instant, now) = (env.instant(), env.now());
+        runtime.block_on(async { tokio::time::sleep(Duration::from_secs(3600)).await });
+        assert_eq!(env.instant().duration_since(instant), Duration::from_secs(3600));
+        assert_eq!(env.now().duration_since(now).as_secs(), 3600);
+        let others = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let seen = others.block_on(async { (env.now(), env.within(Instant::now)) });
+        assert_eq!(seen, (env.now(), env.instant()));
+        let abs = Env::system().now().duration_since(now).abs();
+        assert!(abs.as_secs() < 60, "it begins at the time that it is: {now}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -130,6 +130,11 @@ impl Facts {
         Subscription { hub, next, missed: 0 }
     }
 
+    /// The time that facts have which are told now.
+    pub fn now(&self) -> Timestamp {
+        self.teller.hub.env.now()
+    }
+
     /// Whether somebody listens. If not, there is nothing to tell.
     #[inline]
     pub fn is_heard(&self) -> bool {

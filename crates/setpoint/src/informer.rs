@@ -29,6 +29,7 @@ use self::core::{Core, Progress};
 pub use self::handler::{EventHandler, HandlerFns, HandlerOptions, Registration, is_resync};
 pub(crate) use self::observer::{Applied, Observer};
 use self::supervisor::Supervisor;
+use crate::facts::CacheName;
 use crate::indexer::IndexFn;
 use crate::reflector::{Reflector, Target};
 use crate::{DeltaFifo, IndexError, Lister, Object, ResourceVersion, Scope};
@@ -218,6 +219,12 @@ impl<T: Object> SharedInformer<T> {
     /// The scopes that this informer watches.
     pub fn scopes(&self) -> impl Iterator<Item = &Scope> {
         self.inner.scopes.iter().map(|parts| &parts.scope)
+    }
+
+    /// What its lists and watches are called in facts.
+    pub(crate) fn cache_names(&self) -> impl Iterator<Item = CacheName> {
+        let core = &self.inner.core;
+        self.scopes().map(move |scope| CacheName::new(core.id, &core.name, scope))
     }
 
     /// What is listed and watched, scope by scope.

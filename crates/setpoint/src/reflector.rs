@@ -59,6 +59,8 @@ pub(crate) struct Reflector<T> {
     pub(crate) env: Env,
     pub(crate) metrics: ReflectorMetrics,
     pub(crate) facts: Facts,
+    /// The number of its cache among those of these facts.
+    pub(crate) cache: u64,
     pub(crate) on_error: Option<ErrorHandler>,
     /// The last failure, until a list or watch works: for telling why a cache is not synced.
     pub(crate) trouble: Arc<Mutex<Option<String>>>,
@@ -76,7 +78,7 @@ impl<T: Object> Reflector<T> {
     }
 
     fn cache_name(&self) -> CacheName {
-        CacheName::new(&self.target.resource, &self.target.scope)
+        CacheName::new(self.cache, &self.target.resource, &self.target.scope)
     }
 
     fn report(&self, failure: ReflectorFailure) {

@@ -13,6 +13,8 @@ use crate::workspace::{Program, root, target};
 
 pub(crate) const SUITE: &str = "dashboard";
 
+/// What the suite says last.
+const DONE: &str = "done";
 /// With a debug build on a busy machine; it takes about three minutes otherwise.
 const LIMIT: Duration = Duration::from_secs(1800);
 const INSTALL_LIMIT: Duration = Duration::from_secs(600);
@@ -23,7 +25,13 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 pub(crate) const NAMES: [&str; 2] =
     ["the types of its scripts", "in a browser: see xtask/dashboard/suite.mjs"];
 
-pub(crate) fn run(report: &mut Report, peers: &Peers, setpoint: &Path, profile: &str, skip_build: bool) {
+pub(crate) fn run(
+    report: &mut Report,
+    peers: &Peers,
+    setpoint: &Path,
+    profile: &str,
+    (skip_build, takes_pictures): (bool, bool),
+) {
     if !report.filter().takes_suite(SUITE) {
         return;
     }
@@ -35,11 +43,25 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, setpoint: &Path, profile: 
     let Some(chromium) = BROWSERS.into_iter().find(|name| is_there(name)) else {
         return report.skip(SUITE, "there is no Chromium; install the package chromium");
     };
-    let outcome = crowd(profile, skip_build).and_then(|crowd| browse(setpoint, &crowd, chromium, &packages));
+    let outcome = crowd(profile, skip_build)
+        .and_then(|crowd| browse(setpoint, &crowd, chromium, &packages, takes_pictures));
     match outcome {
-        Ok(said) => said.lines().for_each(|line| tell(report, line)),
+        Ok((said, is_well)) => {
+            said.lines().filter(|line| *line != DONE).for_each(|line| tell(report, line));
+            if let Err(error) = has_ended(&said, is_well) {
+                report.record(SUITE, NAMES[1], Duration::ZERO, Err(error));
+            }
+        }
         Err(error) => report.record(SUITE, NAMES[1], Duration::ZERO, Err(error)),
     }
+}
+
+/// Whether the suite came to its end: what it says of the checks until then is no more than that.
+fn has_ended(said: &str, is_well: bool) -> Result<()> {
+    ensure!(said.lines().any(|line| line == DONE), "the suite ended before all of its checks were run");
+    let has_failed = said.lines().any(|line| line.starts_with("FAIL "));
+    ensure!(is_well || has_failed, "the suite failed, and does not say why");
+    Ok(())
 }
 
 /// One line of the suite.
@@ -100,7 +122,14 @@ fn crowd(profile: &str, skip_build: bool) -> Result<PathBuf> {
         .get(skip_build)
 }
 
-fn browse(setpoint: &Path, crowd: &Path, chromium: &str, packages: &Path) -> Result<String> {
+/// What the suite says, and whether it ended well.
+fn browse(
+    setpoint: &Path,
+    crowd: &Path,
+    chromium: &str,
+    packages: &Path,
+    takes_pictures: bool,
+) -> Result<(String, bool)> {
     let root = root()?;
     let shots = target(root).join("dashboard");
     let mut node = Command::new("node");
@@ -114,7 +143,25 @@ fn browse(setpoint: &Path, crowd: &Path, chromium: &str, packages: &Path) -> Res
         .arg(packages.join("axe-core/axe.min.js"))
         .arg("--shots")
         .arg(&shots);
-    let said = process::run(node, None, LIMIT)?.stdout;
-    ensure!(!said.trim().is_empty(), "the suite said nothing");
-    Ok(format!("{said}note pictures of each view are in {}\n", shots.display()))
+    if takes_pictures {
+        node.arg("--pictures").arg(root.join("docs/img"));
+    }
+    let finished = process::run(node, None, LIMIT)?;
+    let said = finished.stdout;
+    ensure!(!said.trim().is_empty(), "the suite said nothing: {}", finished.stderr);
+    Ok((format!("{said}note pictures of each view are in {}\n", shots.display()), finished.status.success()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suite_that_dies_after_some_checks_has_not_passed() {
+        has_ended("ok one (1 ms)\nok two (2 ms)\ndone\n", true).unwrap();
+        assert!(has_ended("ok one (1 ms)\n", false).is_err(), "killed in the middle");
+        assert!(has_ended("ok one (1 ms)\n", true).is_err(), "ended in the middle");
+        assert!(has_ended("ok one (1 ms)\ndone\n", false).is_err(), "failed, and no check did");
+        has_ended("FAIL one (1 ms): no\ndone\n", false).unwrap();
+    }
 }

@@ -132,17 +132,21 @@ impl Gate {
     /// Waits while it is paused, unless a step is taken; then as long as slow motion wants.
     async fn pass(&self) {
         let mut is_paused = self.0.is_paused.subscribe();
-        while *is_paused.borrow_and_update() {
+        let mut is_stepped = false;
+        while *is_paused.borrow_and_update() && !is_stepped {
             tokio::select! {
                 biased;
                 Ok(step) = self.0.steps.acquire() => {
                     step.forget();
-                    break;
+                    is_stepped = true;
                 }
                 _ = is_paused.changed() => {}
             }
         }
-        tokio::time::sleep(Duration::from_millis(self.slow_ms())).await;
+        // A step is taken while time may stand still: it waits for nothing.
+        if !is_stepped {
+            tokio::time::sleep(Duration::from_millis(self.slow_ms())).await;
+        }
         self.0.passed.fetch_add(1, Ordering::Relaxed);
     }
 

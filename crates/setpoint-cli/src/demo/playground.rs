@@ -1,15 +1,17 @@
 //! `setpoint demo --web`: what can be played with.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use example_foo::{Foo, FooController, RESYNC, WORKERS};
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use serde_json::json;
+use setpoint::facts::LoopEvent;
 use setpoint::kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use setpoint::kube::{Client, ResourceExt};
 use setpoint::{Facts, SharedInformerFactory};
@@ -17,9 +19,11 @@ use setpoint_apiserver::ApiServer;
 use setpoint_apiserver::serve::CancellationToken;
 use setpoint_dashboard::{Act, Button, Scene, Stage};
 use setpoint_env::{Env, Process, Task};
+use tokio::sync::oneshot;
 
 use super::gate::Gate;
 use super::looper;
+use super::world::{FASTEST, World};
 
 /// What is made, scaled and deleted.
 pub(crate) const NAME: &str = "example-foo";
@@ -30,6 +34,8 @@ const CONTROLLER: &str = "foo";
 /// How long a crashed controller is away, as if somebody had to start it.
 const AWAY: Duration = Duration::from_millis(1500);
 const MOST_REPLICAS: i64 = 50;
+/// How far time jumps if nothing happens.
+const FARTHEST: Duration = Duration::from_secs(3600);
 
 pub(crate) struct Playground {
     server: ApiServer,
@@ -39,8 +45,18 @@ pub(crate) struct Playground {
     gate: Gate,
     /// None while it is away after a crash.
     controller: Mutex<Option<Running>>,
+    /// Lets it come back.
+    returning: Mutex<Option<Task<()>>>,
     looper: Mutex<Option<Task<()>>>,
     crashes: Mutex<u32>,
+    began: Timestamp,
+    time: Mutex<Time>,
+}
+
+/// What the time of the world does, if it can be played with.
+struct Time {
+    world: Option<World>,
+    speed: f64,
 }
 
 /// The Foo controller, as the process that it would be.
@@ -60,9 +76,18 @@ impl Playground {
             facts: facts.clone(),
             gate: Gate::new(),
             controller: Mutex::default(),
+            returning: Mutex::default(),
             looper: Mutex::default(),
             crashes: Mutex::default(),
+            began: env.now(),
+            time: Mutex::new(Time { world: None, speed: 1.0 }),
         }
+    }
+
+    /// Its time is that of this world, and can be played with.
+    pub(crate) fn with_time(mut self, world: &World) -> Playground {
+        self.time.get_mut().world = Some(world.clone());
+        self
     }
 
     pub(crate) fn start_controller(&self) {
@@ -81,15 +106,58 @@ impl Playground {
         *self.controller.lock() = Some(Running { process, _task: task, _factory: factory });
     }
 
-    /// Not one more line of it runs; after a while another one starts.
-    async fn crash(&self) -> anyhow::Result<String> {
+    /// Not one more line of it runs; after a while another one starts, whether or not somebody waits for it.
+    fn crash(self: &Arc<Self>) -> anyhow::Result<String> {
         let Some(running) = self.controller.lock().take() else { bail!("it is away already") };
         running.process.kill();
         drop(running);
         *self.crashes.lock() += 1;
-        tokio::time::sleep(AWAY).await;
-        self.start_controller();
-        Ok("The controller was killed where it stood, and another one has started.".to_owned())
+        let playground: Weak<Playground> = Arc::downgrade(self);
+        let returning = self.env.spawn(async move {
+            tokio::time::sleep(AWAY).await;
+            if let Some(playground) = playground.upgrade() {
+                playground.start_controller();
+            }
+        });
+        *self.returning.lock() = Some(returning);
+        Ok("The controller was killed where it stood. Another one starts 1.5 s later.".to_owned())
+    }
+
+    /// Lets time go as it shall, and messages pass or not.
+    fn set_time(&self, is_paused: bool, speed: f64) {
+        self.gate.pause(is_paused);
+        let mut time = self.time.lock();
+        time.speed = speed;
+        if let Some(world) = &time.world {
+            world.set_rate(if is_paused { 0.0 } else { speed });
+        }
+    }
+
+    /// Goes on at once until the controller begins to reconcile something.
+    async fn skip(&self) -> anyhow::Result<String> {
+        let world = self.time.lock().world.clone().context("time does not jump here")?;
+        let (before, mut facts) = (self.facts.now(), self.facts.subscribe());
+        let (told, begun) = oneshot::channel();
+        let begins = async move {
+            let key = loop {
+                let Some(fact) = facts.next().await else { return };
+                match &fact.event {
+                    LoopEvent::ReconcileStarted { controller, key, .. } if **controller == *CONTROLLER => {
+                        break key.clone();
+                    }
+                    _ => {}
+                }
+            };
+            // Who asked is gone, maybe.
+            let _gone = told.send(key);
+        };
+        // It outlives whoever asked for it: whatever it waits for, time does not stay as it is in a jump.
+        world.jump(FARTHEST, begins).await;
+        let passed = self.facts.now().duration_since(before).as_secs_f64();
+        Ok(match begun.await {
+            Ok(key) => format!("{passed:.1} s later, the controller begins to reconcile {key}."),
+            Err(_) => format!("{passed:.0} s later, nothing has happened."),
+        })
     }
 
     /// Makes the Foo, or scales it.
@@ -157,21 +225,33 @@ impl Playground {
         Ok("A controller with a bug has started. Findings will name what it does wrong.".to_owned())
     }
 
-    async fn perform(&self, Act { act, value }: Act) -> anyhow::Result<String> {
+    pub(crate) async fn perform(self: &Arc<Self>, Act { act, value }: Act) -> anyhow::Result<String> {
         let said = match act.as_str() {
             "pause" => {
-                self.gate.pause(true);
-                "Nothing passes between the Foo controller and the server any more.".to_owned()
+                self.set_time(true, self.speed());
+                "Time stands still, and nothing passes between the Foo controller and the server.".to_owned()
             }
             "resume" => {
-                self.gate.pause(false);
+                self.set_time(false, self.speed());
                 "It goes on.".to_owned()
+            }
+            "skip" => self.skip().await?,
+            "speed" => {
+                let speed =
+                    value.and_then(|speed| u32::try_from(speed).ok()).unwrap_or(1).clamp(1, FASTEST as u32);
+                self.gate.slow(0);
+                self.set_time(self.gate.is_paused(), speed.into());
+                match speed {
+                    1 => "Time goes as it does for you.".to_owned(),
+                    _ => format!("Time goes {speed} times as fast."),
+                }
             }
             "step" => {
                 self.gate.step();
                 "One message passes: a request, or an event of a watch.".to_owned()
             }
             "slow" => {
+                self.set_time(self.gate.is_paused(), 1.0);
                 self.gate.slow(value.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0).min(5000));
                 format!("Each message takes {} ms more.", self.gate.slow_ms())
             }
@@ -187,7 +267,7 @@ impl Playground {
                 self.gate.lose_an_answer();
                 "The answer to its next write will be lost. Scale the Foo to see what it does.".to_owned()
             }
-            "crash" => self.crash().await?,
+            "crash" => self.crash()?,
             "scale" => self.scale(value.unwrap_or(3)).await?,
             "delete-pod" => self.delete_pod().await?,
             "delete-foos" => self.delete_foos().await?,
@@ -199,21 +279,41 @@ impl Playground {
     }
 }
 
-/// What the page plays on.
-pub(crate) struct OnStage(pub(crate) Arc<Playground>);
+/// What the page plays on, from outside of its world.
+pub(crate) struct OnStage {
+    pub(crate) playground: Arc<Playground>,
+    pub(crate) world: World,
+}
 
 impl Stage for OnStage {
     fn scene(&self) -> Scene {
-        self.0.scene()
+        self.playground.scene()
+    }
+
+    fn rate(&self) -> f64 {
+        self.world.rate()
     }
 
     fn act(&self, act: Act) -> BoxFuture<'_, Result<String, String>> {
-        Box::pin(async move { self.0.perform(act).await.map_err(|error| format!("{error:#}")) })
+        let playground = self.playground.clone();
+        Box::pin(async move {
+            let said = self.world.run(async move { playground.perform(act).await }).await;
+            said.flatten().map_err(|error| format!("{error:#}"))
+        })
     }
 }
 
 impl Playground {
-    fn scene(&self) -> Scene {
+    fn speed(&self) -> f64 {
+        self.time.lock().speed
+    }
+
+    fn speed_of_world(&self) -> Option<f64> {
+        let time = self.time.lock();
+        time.world.is_some().then_some(time.speed)
+    }
+
+    pub(crate) fn scene(&self) -> Scene {
         let is_running = self.controller.lock().is_some();
         let is_looping = self.looper.lock().is_some();
         let button = |group: &str, act: &str, label: &str, help: &str, value| Button {
@@ -230,6 +330,7 @@ impl Playground {
             title: "A cluster to play with".to_owned(),
             is_paused: self.gate.is_paused(),
             slow_ms: self.gate.slow_ms(),
+            speed: self.speed_of_world(),
             buttons: vec![
                 button(
                     world,
@@ -284,6 +385,7 @@ impl Playground {
                 ),
             ],
             status: vec![
+                ("time in this world".to_owned(), since(self.began, self.env.now())),
                 ("Foo controller".to_owned(), if is_running { "runs" } else { "crashed" }.to_owned()),
                 ("messages passed".to_owned(), self.gate.passed().to_string()),
                 ("answers to lose".to_owned(), self.gate.to_lose().to_string()),
@@ -291,5 +393,77 @@ impl Playground {
             ],
             controllers: vec![CONTROLLER.to_owned()],
         }
+    }
+}
+
+/// Hours, minutes and seconds from one time to another.
+fn since(from: Timestamp, to: Timestamp) -> String {
+    let seconds = to.duration_since(from).as_secs().max(0);
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn act(act: &str) -> Act {
+        Act { act: act.to_owned(), value: None }
+    }
+
+    fn is_running(playground: &Playground) -> bool {
+        playground.scene().status.contains(&("Foo controller".to_owned(), "runs".to_owned()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_crashed_comes_back_though_nobody_waits_for_it() {
+        let env = Env::system();
+        let server = ApiServer::builder().env(env.clone()).build();
+        let playground = Arc::new(Playground::new(&server, &env, &Facts::new(env.clone())));
+        playground.start_controller();
+        // The page is closed as soon as it has sent this.
+        drop(playground.perform(act("crash")).now_or_never());
+        assert!(!is_running(&playground));
+        assert!(playground.perform(act("crash")).await.is_err(), "it is away");
+        tokio::time::sleep(2 * AWAY).await;
+        assert!(is_running(&playground));
+        playground.perform(act("crash")).await.unwrap();
+        tokio::time::sleep(2 * AWAY).await;
+        assert!(is_running(&playground));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn time_jumps_to_the_next_reconcile_of_the_controller() {
+        let world = World::begin().await.unwrap();
+        let stage = world.clone();
+        let playground = world.run(async move {
+            let env = stage.env().clone();
+            let server = ApiServer::builder().env(env.clone()).build();
+            let facts = Facts::new(env.clone());
+            super::super::steps::install_foo(&server.client()).await.unwrap();
+            let playground = Arc::new(Playground::new(&server, &env, &facts).with_time(&stage));
+            playground.start_controller();
+            playground.clash().await.unwrap();
+            playground
+        });
+        let stage = OnStage { playground: playground.await.unwrap(), world: world.clone() };
+        let ours = Env::system();
+        let _driving = ours.spawn(world.clone().drive(ours.clone()));
+        let before = world.env().now();
+        // Its reconcile fails, and is tried again later and later: minutes later after a while.
+        for _ in 0..20 {
+            let said = tokio::time::timeout(Duration::from_secs(20), stage.act(act("skip"))).await;
+            let said = said.expect("in no time of ours").unwrap();
+            assert!(said.contains("begins to reconcile default/clash"), "{said}");
+        }
+        let passed = world.env().now().duration_since(before).as_secs();
+        assert!(passed > 60, "{passed} s");
+        stage.act(act("pause")).await.unwrap();
+        assert_eq!(stage.rate(), 0.0);
+        stage.act(Act { act: "speed".to_owned(), value: Some(100) }).await.unwrap();
+        assert_eq!((stage.rate(), stage.scene().speed), (0.0, Some(100.0)));
+        stage.act(act("resume")).await.unwrap();
+        assert_eq!(stage.rate(), 100.0);
     }
 }

@@ -18,6 +18,7 @@ use tower::{ServiceExt, service_fn};
 
 use super::playground::{OnStage, Playground};
 use super::screen::Screen;
+use super::world::World;
 use super::{NODES, steps};
 use crate::dashboard;
 use crate::signals::Signals;
@@ -32,25 +33,59 @@ fn named(server: &ApiServer, name: &'static str) -> Client {
     Client::new(named, "default")
 }
 
+/// Everything that there is to see: it lives in a world with a time of its own.
+struct Scenery {
+    server: ApiServer,
+    playground: Arc<Playground>,
+    facts: Facts,
+}
+
+impl Scenery {
+    async fn set(world: &World) -> anyhow::Result<Scenery> {
+        let stage = world.clone();
+        let setting = async move {
+            let env = stage.env();
+            let server = ApiServer::builder().env(env.clone()).logs(SyntheticLog).build();
+            let facts = Facts::new(env.clone());
+            let playground = Arc::new(Playground::new(&server, env, &facts).with_time(&stage));
+            Scenery { server, playground, facts }
+        };
+        world.run(setting).await
+    }
+
+    /// Starts all that moves.
+    async fn start(&self, world: &World) -> anyhow::Result<Cluster> {
+        let (server, playground, facts) = (self.server.clone(), self.playground.clone(), self.facts.clone());
+        let env = world.env().clone();
+        let starting = async move {
+            let cluster = Cluster::builder(named(&server, "setpoint-cluster"))
+                .env(env)
+                .facts(&facts)
+                .nodes(NODES)
+                .start();
+            steps::install_foo(&server.client()).await?;
+            playground.start_controller();
+            playground.scale(1).await?;
+            anyhow::Ok(cluster)
+        };
+        world.run(starting).await?
+    }
+}
+
 /// Runs until a signal comes.
 pub(crate) async fn run(env: &Env, address: &str) -> anyhow::Result<()> {
     let mut signals = Signals::new().context("cannot listen to signals")?;
-    let (screen, facts) = (Screen::new(false), Facts::new(env.clone()));
-    let server = ApiServer::builder().env(env.clone()).logs(SyntheticLog).build();
-    let playground = Arc::new(Playground::new(&server, env, &facts));
+    let (screen, world) = (Screen::new(false), World::begin().await?);
+    let scenery = Scenery::set(&world).await?;
+    let playground = scenery.playground.clone();
     let config = DashboardConfig::default().listen(dashboard::parse(address)?).all_kinds();
-    let config = config.stage(OnStage(playground.clone()));
+    let config = config.stage(OnStage { playground, world: world.clone() });
     // Before anything starts: the page knows it all from the beginning.
-    let dashboard = Dashboard::new(&facts, server.client(), env.clone(), config);
+    let client = world.client(&scenery.server);
+    let dashboard = Dashboard::new(&scenery.facts, client, env.clone(), config);
     let listening = dashboard.listen().await.map_err(dashboard::with_advice)?;
-    let cluster = Cluster::builder(named(&server, "setpoint-cluster"))
-        .env(env.clone())
-        .facts(&facts)
-        .nodes(NODES)
-        .start();
-    steps::install_foo(&server.client()).await?;
-    playground.start_controller();
-    playground.scale(1).await?;
+    let cluster = scenery.start(&world).await?;
+    let _driving = env.spawn(world.clone().drive(env.clone()));
     screen.title("An API server, three nodes, the built-in controllers and the Foo controller are up.");
     screen.line("");
     screen.line(&format!("  {}", listening.url()));
@@ -68,6 +103,7 @@ pub(crate) async fn run(env: &Env, address: &str) -> anyhow::Result<()> {
     }
     shutdown.cancel();
     serving.await.context("the page panicked")??;
-    cluster.stop().await.context("the cluster did not stop well")?;
-    Ok(())
+    // Whoever stops waits for time to pass.
+    world.set_rate(1.0);
+    world.run(async move { cluster.stop().await }).await?.context("the cluster did not stop well")
 }

@@ -41,6 +41,10 @@ async fn a_page_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     let mut events = page.browser.events("/api/stream", &resume(&id)).await;
     let (facts, _) = events.until(is_added("default/b")).await;
     assert_eq!(added(&facts), ["default/b"]);
+    // A page that was put aside begins a stream of its own, and says where it was.
+    let mut events = page.browser.events(&format!("/api/stream?after={id}"), "").await;
+    let (facts, _) = events.until(is_added("default/b")).await;
+    assert_eq!(added(&facts), ["default/b"]);
     let mut events = page.browser.events("/api/stream", &resume("0badc0de-1")).await;
     let (facts, _) = events.until(is_added("default/b")).await;
     assert_eq!(added(&facts), ["default/a", "default/b"], "an id of another process is none");

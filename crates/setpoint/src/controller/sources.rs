@@ -166,8 +166,7 @@ impl<Q: Key> Sources<Q> {
 
     /// The numbers of an informer's scopes as sources of the queue.
     fn number<T: Object>(&self, informer: &SharedInformer<T>) -> Numbered {
-        let new: Vec<CacheName> =
-            informer.scopes().map(|scope| CacheName::new(informer.name(), scope)).collect();
+        let new: Vec<CacheName> = informer.cache_names().collect();
         let numbers = self.numbers.take(new.len() as u32);
         let mut names = self.names.write();
         for (number, name) in numbers.range().zip(new) {

@@ -209,11 +209,14 @@ pub struct CacheName {
     pub resource: Name,
     /// None for the whole cluster.
     pub namespace: Option<Name>,
+    /// The number of the cache among those of these facts, as in [`CacheState::id`](super::CacheState::id): a resource may
+    /// have several caches.
+    pub id: u64,
 }
 
 impl CacheName {
-    pub(crate) fn new(resource: &str, scope: &Scope) -> CacheName {
-        CacheName { resource: resource.into(), namespace: scope.namespace().map(Name::from) }
+    pub(crate) fn new(id: u64, resource: &str, scope: &Scope) -> CacheName {
+        CacheName { id, resource: resource.into(), namespace: scope.namespace().map(Name::from) }
     }
 }
 
@@ -254,6 +257,8 @@ pub enum ReflectorState {
         /// What it said.
         error: String,
     },
+    /// Its informer was stopped, or is gone. This is the last that is told of it.
+    Stopped,
 }
 
 /// Changes of several objects: how many, and the first of them.

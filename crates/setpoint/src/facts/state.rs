@@ -189,6 +189,10 @@ impl Facts {
     ///
     /// It asks each part under that part's lock; with keys it looks at all of a queue. So ask now and then, not in a loop.
     pub fn state(&self, most: usize) -> LoopState {
+        self.teller.hub.env.within(|| self.state_now(most))
+    }
+
+    fn state_now(&self, most: usize) -> LoopState {
         let probes = &self.teller.hub.probes;
         let mut caches: Vec<_> = probes.caches().iter().map(|(id, cache)| cache.state(*id)).collect();
         caches.sort_by(|a, b| (&a.resource, a.id).cmp(&(&b.resource, b.id)));
@@ -216,11 +220,16 @@ impl Facts {
         caches.into_iter().find(|(other, _)| *other == id).map(|(_, cache)| cache)
     }
 
-    pub(crate) fn add_cache(&self, cache: Weak<dyn CacheProbe>) {
+    /// A number for a cache, another one each time.
+    pub(crate) fn next_cache(&self) -> u64 {
+        let mut all = self.teller.hub.probes.0.lock();
+        all.next_id += 1;
+        all.next_id
+    }
+
+    pub(crate) fn add_cache(&self, id: u64, cache: Weak<dyn CacheProbe>) {
         let mut all = self.teller.hub.probes.0.lock();
         all.caches.retain(|(_, cache)| cache.strong_count() > 0);
-        all.next_id += 1;
-        let id = all.next_id;
         all.caches.push((id, cache));
     }
 

@@ -88,7 +88,7 @@ async fn a_waiting_listener_is_woken_and_its_stream_ends_with_those_who_tell() {
 #[test]
 fn facts_are_read_as_they_are_written() {
     let reasons: crate::Reasons = crate::Reason::new(crate::Cause::Retry).into();
-    let cache = CacheName { resource: "pods".into(), namespace: Some("default".into()) };
+    let cache = CacheName { resource: "pods".into(), namespace: Some("default".into()), id: 3 };
     let events = [
         LoopEvent::Reflector {
             cache: cache.clone(),

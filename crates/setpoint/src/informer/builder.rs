@@ -397,8 +397,8 @@ where
             true => vec![Scope::Cluster],
             false => self.namespaces.iter().map(|name| Scope::Namespace(name.as_str().into())).collect(),
         };
-        let parts = scopes.iter().map(|scope| self.scope_parts(scope, &indexer, &decoder)).collect();
-        let name = self.resource.name();
+        let name = (self.resource.name(), self.facts.next_cache());
+        let parts = scopes.iter().map(|scope| self.scope_parts(scope, name.1, &indexer, &decoder)).collect();
         let is_filtered = self.label_selector.is_some() || self.field_selector.is_some();
         let facts = self.facts.clone();
         let core = Core::new(indexer, scopes, name, self.env, self.metrics, self.facts, self.resync);
@@ -411,11 +411,17 @@ where
             keeps_managed_fields: self.keep_managed_fields,
         });
         let weak: Weak<dyn CacheProbe> = Arc::downgrade(&(inner.clone() as Arc<dyn CacheProbe>));
-        facts.add_cache(weak);
+        facts.add_cache(inner.core.id, weak);
         SharedInformer { inner }
     }
 
-    fn scope_parts(&self, scope: &Scope, indexer: &Arc<Indexer<T>>, decoder: &Decoder<T>) -> ScopeParts<T> {
+    fn scope_parts(
+        &self,
+        scope: &Scope,
+        cache: u64,
+        indexer: &Arc<Indexer<T>>,
+        decoder: &Decoder<T>,
+    ) -> ScopeParts<T> {
         let target = Target {
             resource: self.resource.name(),
             api_version: self.resource.known.api_version.clone(),
@@ -435,6 +441,7 @@ where
             client: self.client.clone(),
             metrics: ReflectorMetrics::new(self.metrics.clone(), self.env.clone(), &target),
             facts: self.facts.clone(),
+            cache,
             target: target.clone(),
             decoder: decoder.clone(),
             indexer: indexer.clone(),

@@ -25,6 +25,8 @@ pub(super) struct Core<T> {
     pub(super) indexer: Arc<Indexer<T>>,
     pub(super) env: Env,
     pub(super) name: String,
+    /// Its number among the caches of its facts.
+    pub(super) id: u64,
     pub(super) metrics: Metrics,
     pub(super) facts: Facts,
     pub(super) resync: Option<Duration>,
@@ -68,7 +70,7 @@ impl<T: Object> Core<T> {
     pub(super) fn new(
         indexer: Arc<Indexer<T>>,
         scopes: impl IntoIterator<Item = Scope>,
-        name: String,
+        (name, id): (String, u64),
         env: Env,
         metrics: Metrics,
         facts: Facts,
@@ -80,6 +82,7 @@ impl<T: Object> Core<T> {
             indexer,
             env,
             name,
+            id,
             metrics,
             facts,
             resync,
@@ -178,7 +181,7 @@ impl<T: Object> Core<T> {
     #[cold]
     fn tell_applied(&self, scope: &Scope, batch: &Batch<'_, T>, changes: &[Change<T>]) {
         self.facts.push(LoopEvent::Applied {
-            cache: CacheName::new(&self.name, scope),
+            cache: CacheName::new(self.id, &self.name, scope),
             version: batch.version().cloned(),
             is_list: batch.is_replace(),
             changes: CacheChanges::new(changes.iter().map(Change::told)),

@@ -25,6 +25,7 @@ impl<T: Object> Supervisor<T> {
     /// with a list: what was on its way from one to the other comes with that.
     pub(super) async fn run(self) {
         let Supervisor { core, reflector, stop } = self;
+        let _told = TellsEnd(reflector.clone());
         let target = &reflector.target;
         let mut backoff = BackoffState::new(reflector.config.backoff, core.env.clone());
         loop {
@@ -53,6 +54,15 @@ impl<T: Object> Supervisor<T> {
                 () = sleep(backoff.next()) => {}
             }
         }
+    }
+}
+
+/// Tells that there is no list and watch any more, however that comes about: by a stop, or as its process is killed.
+struct TellsEnd<T: Object>(Arc<Reflector<T>>);
+
+impl<T: Object> Drop for TellsEnd<T> {
+    fn drop(&mut self) {
+        self.0.tell(|| ReflectorState::Stopped);
     }
 }
 

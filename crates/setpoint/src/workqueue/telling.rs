@@ -64,7 +64,7 @@ impl<K: 'static> Telling<K> {
             Until::Gone { source, what, after } => (*source, after, Some(ObjectKey::from(&*what.name))),
         };
         let cache = self.sources.read().get(source as usize).cloned();
-        let cache = cache.unwrap_or_else(|| CacheName { resource: "unknown".into(), namespace: None });
+        let cache = cache.unwrap_or_else(|| CacheName { resource: "unknown".into(), namespace: None, id: 0 });
         Awaited { cache, version: ResourceVersion::from(version.to_string().as_str()), object }
     }
 }

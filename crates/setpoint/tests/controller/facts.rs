@@ -12,6 +12,7 @@ use setpoint::facts::{
 use setpoint::workqueue::Phase;
 use setpoint::{
     Action, Context, Controller, LeaseConfig, LoopEvent, Manager, Metrics, ObjectKey, ReconcileError,
+    SharedInformerFactory,
 };
 use setpoint_sim::{Match, Refusal, World};
 use tokio::time::sleep;
@@ -328,4 +329,36 @@ fn two_runs_of_one_seed_tell_the_same() {
         })
     };
     assert_eq!(tell(), tell());
+}
+
+#[test]
+fn lists_and_watches_that_end_are_told_whether_they_are_shut_down_or_dropped() {
+    World::run(1, async |world| {
+        let facts = setpoint::Facts::new(world.env().clone());
+        let mut listening = facts.subscribe();
+        let factory = || {
+            let factory = SharedInformerFactory::new(world.client()).env(world.env().clone());
+            let factory = factory.with_facts(&facts);
+            factory.informer::<ConfigMap>();
+            factory.start();
+            factory
+        };
+        let (shut_down, dropped) = (factory(), factory());
+        sleep(SECOND).await;
+        let caches: Vec<u64> = facts.state(0).caches.iter().map(|cache| cache.id).collect();
+        assert_eq!(caches.len(), 2, "a resource may have several caches: {caches:?}");
+        let mut stopped = || -> Vec<u64> {
+            let stopped = heard(&mut listening).into_iter().filter_map(|fact| match &fact.event {
+                LoopEvent::Reflector { cache, state: ReflectorState::Stopped } => Some(cache.id),
+                _ => None,
+            });
+            stopped.collect()
+        };
+        assert_eq!(stopped(), [0; 0]);
+        shut_down.shutdown().await;
+        assert_eq!(stopped(), [caches[0]]);
+        drop(dropped);
+        sleep(SECOND).await;
+        assert_eq!(stopped(), [caches[1]]);
+    });
 }

@@ -9,7 +9,6 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use parking_lot::Mutex;
 use serde_json::json;
-use setpoint::controller::ListerError;
 use setpoint::{Action, Context, Controller, ObjectKey, Predicate, ReconcileError, Watch};
 use setpoint_sim::{Match, World};
 use tokio::time::sleep;
@@ -52,7 +51,7 @@ fn two_watches_of_one_kind_have_a_cache_each_and_the_reader_says_which() {
     World::run(1, async |world| {
         maps(&world).create(&PostParams::default(), &labelled("a", "front")).await.unwrap();
         maps(&world).create(&PostParams::default(), &labelled("b", "back")).await.unwrap();
-        let seen: Arc<Mutex<Option<(usize, usize, ListerError, ListerError)>>> = Arc::default();
+        let seen = Arc::new(Mutex::new(None));
         let log = seen.clone();
         let reconcile = move |_: ObjectKey, cx: Context| {
             let lens = (cx.lister_of(&front()).unwrap().len(), cx.lister_of(&back()).unwrap().len());

@@ -85,6 +85,7 @@ async fn a_reflector_that_is_held_back_reads_no_more_and_loses_nothing() {
         config,
         env: env.clone(),
         facts: crate::Facts::default(),
+        cache: 1,
         on_error: None,
         trouble: Arc::new(Mutex::new(None)),
     });
