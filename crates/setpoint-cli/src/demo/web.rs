@@ -105,5 +105,5 @@ pub(crate) async fn run(env: &Env, address: &str) -> anyhow::Result<()> {
     serving.await.context("the page panicked")??;
     // Whoever stops waits for time to pass.
     world.set_rate(1.0);
-    world.run(async move { cluster.stop().await }).await?.context("the cluster did not stop well")
+    world.run(async move { cluster.stop().await }).await?.context("the cluster did not stop cleanly")
 }
