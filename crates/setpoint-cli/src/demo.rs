@@ -58,8 +58,9 @@ pub(crate) struct Demo {
 
     /// Serve a page that shows the demo live, instead of printing it
     ///
-    /// There you see each stage of the loop, the life of each key, objects and who wrote them; and you can pause, step, let time
-    /// go faster, cut watches, lose answers, crash the controller. IP:PORT or :PORT; port 0 picks a free one.
+    /// The page shows each stage of the control loop, the life of each key, and objects with their field managers. On it you can
+    /// pause, step, speed up time, break watches, lose responses and crash the controller. IP:PORT or :PORT; port 0 picks a
+    /// free port.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = dashboard::ADDRESS, conflicts_with_all = ["keep", "step"])]
     web: Option<String>,
 }
