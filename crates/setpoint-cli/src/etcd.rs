@@ -44,7 +44,7 @@ pub(crate) fn main(env: &Env) -> ExitCode {
     match run(env) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("etcd (setpoint): {error:#}");
+            eprintln!("etcd (setpoint): {}", setpoint::in_words(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -33,7 +33,7 @@ pub(crate) fn main(env: &Env) -> ExitCode {
     match run(env) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("kube-apiserver (setpoint): {error:#}");
+            eprintln!("kube-apiserver (setpoint): {}", setpoint::in_words(error.as_ref()));
             if error.is::<StoreFailed>() { ExitCode::from(StoreFailed::CODE) } else { ExitCode::FAILURE }
         }
     }

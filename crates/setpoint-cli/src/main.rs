@@ -86,7 +86,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nobody is left to tell if this fails.
-            let _ = writeln!(std::io::stderr(), "setpoint: {error:#}");
+            let _ = writeln!(std::io::stderr(), "setpoint: {}", setpoint::in_words(error.as_ref()));
             if error.is::<serving::StoreFailed>() {
                 ExitCode::from(serving::StoreFailed::CODE)
             } else {

@@ -312,7 +312,7 @@ impl Up {
 }
 
 fn with_other_folder(error: anyhow::Error) -> anyhow::Error {
-    anyhow!("{error:#}; or choose another folder with --data DIR")
+    anyhow!("{}; or choose another folder with --data DIR", setpoint::in_words(error.as_ref()))
 }
 
 fn with_advice(error: kubeconfig::Error) -> anyhow::Error {

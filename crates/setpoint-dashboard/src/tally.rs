@@ -90,7 +90,8 @@ impl Tally {
                 }
             }
             LoopEvent::Applied { cache, version, changes, is_list } => {
-                if let Some(cache) = self.cache(cache) {
+                // One that has stopped may still apply what it had.
+                if let Some(cache) = self.caches.get_mut(cache) {
                     cache.applied += changes.count as u64;
                     cache.lists += u64::from(*is_list);
                     cache.arrived(version.as_ref(), fact.at);

@@ -22,6 +22,7 @@
 mod later;
 mod process;
 mod task;
+pub mod watch;
 
 use std::ops::RangeInclusive;
 use std::pin::Pin;

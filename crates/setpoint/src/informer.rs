@@ -162,16 +162,16 @@ impl<T: Object> SharedInformer<T> {
         let (progress, indexer) = (core.progress(), core.indexer.clone());
         let weak = Arc::downgrade(core);
         core.add_task(receiver, async move {
-            let mut progress: watch::Receiver<Progress> = progress;
+            let mut progress: setpoint_env::watch::Receiver<Progress> = progress;
             let mut told = None;
             loop {
-                let changes = progress.borrow_and_update().changes;
+                let changes = progress.see().changes;
                 let is_synced = weak.upgrade().is_some_and(|core| core.has_synced());
                 if is_synced && told != Some(changes) {
                     if told.is_some() {
                         tokio::time::sleep(debounce).await;
                     }
-                    told = Some(progress.borrow_and_update().changes);
+                    told = Some(progress.see().changes);
                     let call = std::panic::AssertUnwindSafe(|| on_snapshot(indexer.list()));
                     if std::panic::catch_unwind(call).is_err() {
                         tracing::error!("a snapshot handler panicked; it still gets the next snapshot");

@@ -11,7 +11,7 @@
 //! | 2 | [`DeltaFifo`] | deltas by key, drained in batches |
 //! | 3 | [`Indexer`] | the cache: a map with named indices, at one resourceVersion |
 //! | 4 | [`SharedInformer`] | applies batches to the cache, then delivers them to every handler |
-//! | 5 | [`WorkQueue`] | keys to reconcile: each queued once, in order, delayed, requeued with backoff, held |
+//! | 5 | [`WorkQueue`] | keys to reconcile: deduplicated, in order, delayed, requeued with backoff, held until writes are cached |
 //! | 6 | [`Controller`] | workers take keys and call the [`Reconciler`], which reads caches and writes to the server |
 //!
 //! Also: the [`Fifo`], a queue of objects without deltas; the [`SharedInformerFactory`], which shares informers in a process;
@@ -21,7 +21,7 @@
 //!
 //! # The first controller
 //!
-//! Every namespace has a greeting. If somebody deletes it, it comes back:
+//! It keeps a ConfigMap `greeting` in every namespace. If somebody deletes the ConfigMap, it is created again:
 //!
 //! ```no_run
 //! use setpoint::k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -51,7 +51,7 @@
 //! # }
 //! ```
 //!
-//! [`Context::for_test`] is for unit tests of such a function. The rest of this page shows the stages below it.
+//! [`Context::for_test`] is for unit tests of such a function. The rest of this page shows informers and listers on their own.
 //!
 //! # Watch one kind
 //!
@@ -85,7 +85,7 @@
 //! # }
 //! ```
 //!
-//! # Index by node name and look up
+//! # Look up pods by node name
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -165,8 +165,8 @@
 //!
 //! # Kinds that are known only at run time
 //!
-//! For informers it is this; for controllers there are [`Watch::dynamic`] and [`Watches`], by which watches come and go
-//! while a controller runs.
+//! An informer for a resource that is looked up by discovery. For controllers there are [`Watch::dynamic`], and [`Watches`], which
+//! adds and removes watches while a controller runs.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -203,6 +203,7 @@ pub mod conditions;
 pub mod controller;
 mod delta_fifo;
 mod ensure;
+mod error_words;
 pub mod events;
 mod factory;
 pub mod facts;
@@ -240,6 +241,7 @@ pub use client::ClientConfig;
 pub use controller::{Action, Context, Controller, Key, ReconcileError, Reconciler, Watches};
 pub use delta_fifo::{Batch, Deleted, Delta, DeltaFifo};
 pub use ensure::{Ensured, ensure};
+pub use error_words::in_words;
 pub use events::{Event, Recorder};
 pub use factory::{CacheSyncError, SharedInformerFactory};
 pub use facts::{Fact, Facts, LoopEvent};

@@ -44,7 +44,7 @@ pub(crate) use self::request::Target;
 use self::run::Run;
 use self::stream::ByteStream;
 use crate::facts::{CacheName, Facts, LoopEvent, ReflectorState};
-use crate::{DeltaFifo, Indexer, Object};
+use crate::{DeltaFifo, Indexer, Object, in_words};
 
 pub(crate) type ErrorHandler = Arc<dyn Fn(&ReflectorError) + Send + Sync>;
 
@@ -111,7 +111,7 @@ impl<T: Object> Reflector<T> {
         let bound = self.config.answer_timeout;
         let answer =
             timeout(bound, self.client.send(request)).await.map_err(|_| ReflectorFailure::Silent(bound))?;
-        let answer = answer.map_err(|error| ReflectorFailure::Connection(words(&error)))?;
+        let answer = answer.map_err(|error| ReflectorFailure::Connection(in_words(&error)))?;
         let (head, body) = answer.into_parts();
         let format = if self.target.protobuf { Format::of(&head.headers) } else { Format::Json };
         if head.status.is_success() {
@@ -132,19 +132,4 @@ impl<T: Object> Reflector<T> {
     fn skip(&self, skipped: Skipped) {
         self.report(ReflectorFailure::Object { key: skipped.key, message: skipped.message });
     }
-}
-
-/// An error and what caused it, in words, none twice.
-fn words(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_words = cause.to_string();
-        if !words.contains(&cause_words) {
-            words.push_str(": ");
-            words.push_str(&cause_words);
-        }
-        source = cause.source();
-    }
-    words
 }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use setpoint_env::watch;
 
 use super::{Event, Field, Revision};
 

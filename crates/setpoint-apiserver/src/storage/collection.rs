@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
-use tokio::sync::watch;
+use setpoint_env::watch;
 
 use super::channels::{Channel, Channels};
 use super::history::Log;

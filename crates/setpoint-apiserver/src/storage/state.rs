@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tokio::sync::watch;
+use setpoint_env::watch;
 
 use super::collection::{Collection, Live};
 use super::cursor::Cursor;

@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use parking_lot::RwLock;
 
-use tokio::sync::watch;
+use setpoint_env::watch;
 
 use super::cursor::Cursor;
 use super::state::State;

@@ -45,7 +45,7 @@ pub(crate) struct Watch {
 enum Origin {
     History {
         feed: Arc<dyn Feed>,
-        changed: tokio::sync::watch::Receiver<Revision>,
+        changed: setpoint_env::watch::Receiver<Revision>,
         behind: bool,
     },
     /// The lock is never taken: it lets threads share a watch, of which only the one that reads it gets at the stream.
@@ -62,7 +62,7 @@ const BATCH: usize = 256;
 impl Watch {
     pub(crate) fn new(
         feed: Arc<dyn Feed>,
-        changed: tokio::sync::watch::Receiver<Revision>,
+        changed: setpoint_env::watch::Receiver<Revision>,
         after: Revision,
     ) -> Watch {
         Watch { origin: Origin::History { feed, changed, behind: true }, position: after }
@@ -86,7 +86,7 @@ impl Watch {
         let batch = match &mut self.origin {
             Origin::History { feed, changed, behind } => {
                 // Seen before it is read: what is committed after the read wakes the next `changed`.
-                changed.borrow_and_update();
+                changed.see();
                 let batch = feed.read(self.position, BATCH)?;
                 *behind = batch.more;
                 batch

@@ -298,7 +298,7 @@ impl Stage for OnStage {
         let playground = self.playground.clone();
         Box::pin(async move {
             let said = self.world.run(async move { playground.perform(act).await }).await;
-            said.flatten().map_err(|error| format!("{error:#}"))
+            said.flatten().map_err(|error| setpoint::in_words(error.as_ref()))
         })
     }
 }

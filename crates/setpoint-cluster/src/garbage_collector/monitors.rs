@@ -107,16 +107,20 @@ impl Monitors {
         *self.collector.kinds.lock() = kinds.clone();
         for resource in kinds {
             if resource.is_collected() {
-                found.insert(format!("{} {}", resource.name(), resource.api.version), resource);
+                found.insert(versioned(&resource), resource);
             }
         }
         let mut gone: Vec<String> =
             self.running.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
         if !gone.is_empty() {
-            // Kinds whose server is away for a moment are still there: what goes meanwhile is told when it is back.
+            // Kinds whose server is away for a moment are still there: what goes meanwhile is told when it is back. It may
+            // be back already.
             let away = resources::unknown(&self.collector.client).await?;
+            let back = resources::discover(&self.collector.client).await?;
+            let back: BTreeSet<String> = back.iter().map(|kind| versioned(kind)).collect();
             gone.retain(|name| {
                 self.running.get(name).is_none_or(|monitor| !away.contains(&monitor.group_version))
+                    && !back.contains(name)
             });
         }
         for name in gone {
@@ -164,6 +168,11 @@ impl Monitors {
         informer.start();
         informer
     }
+}
+
+/// `deployments.apps v1`.
+fn versioned(resource: &Resource) -> String {
+    format!("{} {}", resource.name(), resource.api.version)
 }
 
 /// Tells when a group-version of another server comes, answers, is away or goes.

@@ -104,19 +104,30 @@ impl Counters {
 
     /// Watches kinds that are not watched yet, and those of which the server has another version now.
     async fn watch(&self, kinds: &BTreeSet<Kind>) -> Result<(), CountError> {
-        {
-            let watched = self.watched.lock();
+        let are_watched = {
+            let mut watched = self.watched.lock();
             let now = self.env.instant();
             let is_fresh = watched.asked.is_some_and(|asked| now.duration_since(asked) < ASK_AGAIN);
-            if is_fresh && kinds.iter().all(|kind| watched.kinds.contains_key(kind)) {
+            let are_watched = kinds.iter().all(|kind| watched.kinds.contains_key(kind));
+            if is_fresh && are_watched {
                 return Ok(());
             }
-        }
-        let found = resources::discover(&self.client).await.map_err(CountError::Kinds)?;
+            // Others need not ask at the same time.
+            watched.asked = Some(now);
+            are_watched
+        };
+        let found = match resources::discover(&self.client).await {
+            Ok(found) => found,
+            // What is watched can be counted all the same.
+            Err(error) if are_watched => {
+                tracing::warn!(%error, "cannot read the discovery of the server; counting the versions known so far");
+                return Ok(());
+            }
+            Err(error) => return Err(CountError::Kinds(error)),
+        };
         let mut outdated = Vec::new();
         {
             let mut watched = self.watched.lock();
-            watched.asked = Some(self.env.instant());
             for resource in found {
                 let kind = (resource.api.group.clone(), resource.api.plural.clone());
                 let known = watched.kinds.get(&kind).map(|counter| counter.version == resource.api.version);

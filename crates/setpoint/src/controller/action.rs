@@ -96,13 +96,7 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for ReconcileErr
 impl fmt::Display for ReconcileError {
     /// The error and what is behind it, on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.source)?;
-        let mut cause = self.source.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
+        f.write_str(&crate::in_words(&*self.source))
     }
 }
 

@@ -112,7 +112,7 @@ pub(super) async fn run<Q: Key>(
             hold(&caches, item, until, work.catch_up_limit);
         } else {
             asking.retain(|task| !task.is_finished());
-            let asked = ask(work.clone(), client.clone(), item, until, unknown);
+            let asked = ask(work.clone(), client.clone(), caches, item, until, unknown);
             asking.push(work.context.env.spawn(asked));
         }
     }
@@ -227,16 +227,16 @@ fn newest_of_each(untils: Vec<Until>) -> Vec<Until> {
 }
 
 /// Finds out what became of writes whose answers were lost, and lets the key be held for that. The key is being
-/// processed meanwhile, so nobody else gets it; but no worker waits.
+/// processed meanwhile, so nobody else gets it; but no worker waits. The caches are those that `until` is about.
 async fn ask<Q: Key>(
     work: Arc<Work<Q>>,
     client: Client,
+    caches: Arc<Vec<Arc<dyn Cache>>>,
     item: Item<Q>,
     mut until: Vec<Until>,
     unknown: Vec<(String, Unknown)>,
 ) {
     let started = Instant::now();
-    let caches = work.caches.now();
     match timeout(work.catch_up_limit, until_known(&caches, &client, &unknown)).await {
         Ok(known) => {
             until.extend(known);

@@ -32,7 +32,7 @@ pub(super) struct Core<T> {
     pub(super) resync: Option<Duration>,
     listeners: Mutex<Listeners<T>>,
     /// How far the cache has got; changes with every batch.
-    progress: watch::Sender<Progress>,
+    progress: setpoint_env::watch::Sender<Progress>,
     store_objects: Gauge,
 }
 
@@ -93,7 +93,7 @@ impl<T: Object> Core<T> {
                 unsynced,
                 restarting: BTreeSet::new(),
             }),
-            progress: watch::Sender::new(Progress::default()),
+            progress: setpoint_env::watch::Sender::new(Progress::default()),
             store_objects,
         }
     }
@@ -289,7 +289,7 @@ impl<T: Object> Core<T> {
         self.listeners.lock().restarting.insert(scope.clone());
     }
 
-    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
+    pub(super) fn progress(&self) -> setpoint_env::watch::Receiver<Progress> {
         self.progress.subscribe()
     }
 }

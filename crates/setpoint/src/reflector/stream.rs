@@ -69,7 +69,7 @@ impl ByteStream {
         loop {
             match self.body.frame().await {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(ReflectorFailure::Broken(super::words(&error))),
+                Some(Err(error)) => return Err(ReflectorFailure::Broken(crate::in_words(&error))),
                 Some(Ok(frame)) => {
                     // Anything but data is trailers, which say nothing here.
                     if let Ok(bytes) = frame.into_data() {

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::watch::{Sender, channel};
+use setpoint_env::watch::Sender;
 
 use super::super::watch::Feed;
 use super::super::write::Write;
@@ -64,7 +64,7 @@ impl Mutant {
             count: AtomicUsize::new(0),
             pending: Mutex::new(None),
             compacted: Mutex::new(0),
-            changed: channel(0).0,
+            changed: Sender::new(0),
         }
     }
 

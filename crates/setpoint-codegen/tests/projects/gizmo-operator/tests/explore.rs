@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use setpoint::Manager;
 use setpoint_sim::{Scenario, World, explore};
 
-/// What a user does. Add the steps that matter to you: another `apply` is a change, `delete` a deletion.
+/// What a user does. Add the steps that matter to you: `apply` with another spec is a change, `delete` a deletion.
 fn scenario(_: &World) -> Scenario {
     let crd = include_str!("../config/crd/gizmos.acme.org.yaml");
     let crd: CustomResourceDefinition = serde_saphyr::from_str(crd).unwrap();

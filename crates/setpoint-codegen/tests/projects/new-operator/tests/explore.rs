@@ -6,7 +6,7 @@ use new_operator::{api, controller};
 use setpoint::Manager;
 use setpoint_sim::{Scenario, World, explore};
 
-/// What a user does. Add the steps that matter to you: another `apply` is a change, `delete` a deletion.
+/// What a user does. Add the steps that matter to you: `apply` with another spec is a change, `delete` a deletion.
 fn scenario(_: &World) -> Scenario {
     let crd = include_str!("../config/crd/shops.shop.example.org.yaml");
     let crd: CustomResourceDefinition = serde_saphyr::from_str(crd).unwrap();
