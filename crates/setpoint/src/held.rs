@@ -37,6 +37,7 @@ pub(crate) trait Pack<T>: Send + Sync {
 }
 
 /// An object, packed.
+#[cfg_attr(not(feature = "compact"), expect(dead_code, reason = "nothing packs"))]
 pub(crate) struct Packed<T> {
     bytes: Box<[u8]>,
     length: u32,

@@ -43,11 +43,13 @@ impl WireKind {
         Some(WireKind { ty: found.ty(), api_version, kind })
     }
 
+    #[cfg_attr(not(feature = "protobuf"), expect(dead_code, reason = "nothing asks for protobuf"))]
     pub(super) fn ty(&self) -> &'static Type {
         self.ty
     }
 
     /// What an object says about its kind in JSON, and in protobuf only the message around it.
+    #[cfg_attr(not(feature = "protobuf"), expect(dead_code, reason = "nothing asks for protobuf"))]
     pub(super) fn type_meta(&self) -> TypeMeta<'_> {
         TypeMeta::new(&self.api_version, &self.kind)
     }
