@@ -64,6 +64,11 @@ impl App {
         picture.insert((now, text)).clone()
     }
 
+    /// Whoever asks from now on sees what has just been done.
+    pub(crate) fn redraw(&self) {
+        self.picture.lock().take();
+    }
+
     fn draw(&self) -> Value {
         let mut state = json!(self.facts.state(0));
         let now = self.facts.now();

@@ -192,7 +192,9 @@ async fn play(app: &App, request: Request<Incoming>) -> Result<Answer, Refused> 
     }
     let act: Act = serde_json::from_slice(&body(request).await?)
         .map_err(|error| Refused(StatusCode::BAD_REQUEST, format!("send an act: {error}")))?;
-    match tokio::time::timeout(ACT_TIME, stage.act(act)).await {
+    let said = tokio::time::timeout(ACT_TIME, stage.act(act)).await;
+    app.redraw();
+    match said {
         Ok(Ok(said)) => Ok(answer::json(json!({"said": said}).to_string())),
         Ok(Err(why)) => Err(Refused(StatusCode::CONFLICT, why)),
         Err(_) => Err(refused(StatusCode::GATEWAY_TIMEOUT, "it took too long")),

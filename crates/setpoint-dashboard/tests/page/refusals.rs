@@ -85,6 +85,10 @@ impl Stage for Recorded {
         Scene { title: "a test".into(), ..Scene::default() }
     }
 
+    fn rate(&self) -> f64 {
+        self.0.lock().len() as f64
+    }
+
     fn act(&self, act: Act) -> BoxFuture<'_, Result<String, String>> {
         self.0.lock().push(act.act.clone());
         Box::pin(async move { if act.act == "fail" { Err("it failed".into()) } else { Ok("done".into()) } })
@@ -115,6 +119,17 @@ async fn only_the_page_itself_can_play() {
     assert_eq!(play(&format!("{own}{json}"), r#"{"act": "fail"}"#).await, 409);
     assert_eq!(*stage.0.lock(), ["crash", "fail"]);
     assert_eq!(page.browser.get("/api/play").await.json()["title"], "a test");
+}
+
+#[tokio::test]
+async fn who_has_played_sees_at_once_what_it_did() {
+    let page = Page::with(|config| config.stage(Recorded::default())).await;
+    let headers = format!("Origin: http://{}\r\nContent-Type: application/json\r\n", page.browser.host());
+    for acts in 0..20 {
+        assert_eq!(page.browser.get("/api/state").await.json()["rate"], f64::from(acts));
+        let body = if acts % 2 == 0 { r#"{"act": "x"}"# } else { r#"{"act": "fail"}"# };
+        page.browser.ask("POST", "/api/play", &headers, body).await;
+    }
 }
 
 #[tokio::test]
