@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use setpoint::discovery::ServedResource;
 use setpoint::kube::Client;
 use setpoint::{Manager, Recorder, WorkQueue, run_workers};
 use setpoint_env::Env;
@@ -20,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 use self::graph::{Graph, Uid};
 use self::monitors::Monitors;
 use crate::controllers::Setup;
-use crate::resources::Resource;
 
 /// What its events are from.
 const NAME: &str = "garbage-collector-controller";
@@ -59,7 +59,7 @@ struct Collector {
     env: Env,
     graph: Arc<Mutex<Graph>>,
     /// The kinds that the server had when it was asked last.
-    kinds: Arc<Mutex<Vec<Arc<Resource>>>>,
+    kinds: Arc<Mutex<Vec<Arc<ServedResource>>>>,
     queue: WorkQueue<Work>,
     recorder: Recorder,
 }

@@ -51,7 +51,6 @@ mod pod_gc;
 mod replica_set;
 mod replication_controller;
 mod resource_quota;
-mod resources;
 mod root_ca;
 mod scheduler;
 mod selected;

@@ -16,10 +16,11 @@ use k8s_openapi::api::core::v1::Event;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
-use kube::discovery::{Discovery, Scope, verbs};
+use kube::discovery::verbs;
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use setpoint::discovery;
 use setpoint::server::{Refused, Who};
 use setpoint::{Facts, ObjectKey, SharedInformer, SharedInformerFactory};
 use setpoint_env::Env;
@@ -123,27 +124,25 @@ impl Objects {
         let failed = |why: String| {
             refused(StatusCode::BAD_GATEWAY, format!("the API server does not say which kinds it has: {why}"))
         };
-        let discovery = timeout(ANSWER_TIME, Discovery::new(self.client.clone()).run()).await;
-        let discovery = discovery.map_err(|_| failed(format!("no answer within {ANSWER_TIME:?}")))?;
-        let discovery = discovery.map_err(|error| failed(error.to_string()))?;
+        let found = timeout(ANSWER_TIME, discovery::served(&self.client)).await;
+        let found = found.map_err(|_| failed(format!("no answer within {ANSWER_TIME:?}")))?;
+        let found = found.map_err(|error| failed(error.to_string()))?;
         let cached: Vec<String> =
             self.facts.state(0).caches.iter().map(|cache| cache.resource.to_string()).collect();
         let factory = SharedInformerFactory::new(self.client.clone()).env(self.env.clone());
-        let found = discovery.groups().flat_map(|group| group.recommended_resources());
-        let kinds = found.filter_map(|(resource, can)| {
-            let name = name_of(&resource);
+        let kinds = found.iter().filter_map(|kind| {
+            let name = kind.name();
             let is_wanted = self.all_kinds || cached.contains(&name);
-            let can_watch = can.supports_operation(verbs::LIST) && can.supports_operation(verbs::WATCH);
+            let can_watch = kind.has(verbs::LIST) && kind.has(verbs::WATCH);
             if !is_wanted || !can_watch || LEFT_OUT.contains(&name.as_str()) {
                 return None;
             }
-            let cache = factory.dynamic_metadata(&resource);
+            let cache = factory.dynamic_metadata(&kind.api);
             // Nothing has these names yet: the informer is new.
             let _new = cache.add_index(tree::OWNER, tree::owners);
-            Some(Kind { name, is_namespaced: can.scope == Scope::Namespaced, resource, cache })
+            Some(Kind { name, is_namespaced: kind.is_namespaced, resource: kind.api.clone(), cache })
         });
-        let mut kinds: Vec<Kind> = kinds.take(MOST_KINDS).collect();
-        kinds.sort_by(|a, b| a.name.cmp(&b.name));
+        let kinds: Vec<Kind> = kinds.take(MOST_KINDS).collect();
         factory.start();
         // What may not be listed stays empty, and the kinds say so.
         let _late = factory.wait_for_cache_sync(SYNC_TIME).await;
@@ -253,14 +252,6 @@ fn told(event: &Event) -> Value {
         "source": event.reporting_component.as_ref().filter(|name| !name.is_empty())
             .or_else(|| event.source.as_ref().and_then(|source| source.component.as_ref())),
     })
-}
-
-/// `pods`, `deployments.apps`.
-fn name_of(resource: &ApiResource) -> String {
-    match resource.group.as_str() {
-        "" => resource.plural.clone(),
-        group => format!("{}.{group}", resource.plural),
-    }
 }
 
 impl Shown {

@@ -202,6 +202,7 @@ pub mod client;
 pub mod conditions;
 pub mod controller;
 mod delta_fifo;
+pub mod discovery;
 mod ensure;
 mod error_words;
 pub mod events;

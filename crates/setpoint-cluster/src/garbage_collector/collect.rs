@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use setpoint::Event;
+use setpoint::discovery::{self, ServedResource};
 use setpoint::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use setpoint::kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use setpoint::kube::core::DynamicObject;
@@ -13,7 +14,6 @@ use tokio::time::timeout;
 
 use super::graph::{Known, Node, Uid};
 use super::{Collector, FOREGROUND, ORPHAN, TIME_LIMIT, Work};
-use crate::resources::{self, Resource};
 
 /// How long to wait after a conflict.
 const AFTER_CONFLICT: Duration = Duration::from_millis(50);
@@ -160,16 +160,16 @@ impl Collector {
     }
 
     /// The kind that an owner is said to have. The server is asked if it is not known.
-    async fn kind_of(&self, owner: &OwnerReference) -> Result<Arc<Resource>, CollectError> {
+    async fn kind_of(&self, owner: &OwnerReference) -> Result<Arc<ServedResource>, CollectError> {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        let find = |kinds: &[Arc<Resource>]| {
+        let find = |kinds: &[Arc<ServedResource>]| {
             let mut kinds = kinds.iter();
             kinds.find(|kind| kind.api.kind == owner.kind && kind.api.group == group).cloned()
         };
         if let Some(known) = find(&self.kinds.lock()) {
             return Ok(known);
         }
-        let kinds = resources::discover(&self.client).await?;
+        let kinds = discovery::served(&self.client).await?;
         let found = find(&kinds);
         *self.kinds.lock() = kinds;
         found.ok_or_else(|| CollectError::UnknownKind {

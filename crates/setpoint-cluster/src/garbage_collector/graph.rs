@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use setpoint::discovery::ServedResource;
 use setpoint::k8s_openapi::api::core::v1::ObjectReference;
 use setpoint::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::{FOREGROUND, ORPHAN, Work};
-use crate::resources::Resource;
 
 pub(super) type Uid = Arc<str>;
 
@@ -25,7 +25,7 @@ pub(super) struct Graph {
 /// An object, as far as ownership goes.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) resource: Arc<Resource>,
+    pub(super) resource: Arc<ServedResource>,
     pub(super) namespace: Option<String>,
     pub(super) name: String,
     pub(super) owners: Vec<OwnerReference>,
@@ -36,7 +36,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    fn new(resource: &Arc<Resource>, meta: &ObjectMeta) -> Node {
+    fn new(resource: &Arc<ServedResource>, meta: &ObjectMeta) -> Node {
         let is_deleting = meta.deletion_timestamp.is_some();
         let has = |finalizer: &str| meta.finalizers.iter().flatten().any(|known| known == finalizer);
         Node {
@@ -84,7 +84,7 @@ pub(super) enum Known {
 
 impl Graph {
     /// Takes over the state of an object. Gives what may have to be done now.
-    pub(super) fn see(&mut self, resource: &Arc<Resource>, meta: &ObjectMeta) -> Vec<Work> {
+    pub(super) fn see(&mut self, resource: &Arc<ServedResource>, meta: &ObjectMeta) -> Vec<Work> {
         let Some(uid) = meta.uid.as_deref().map(Uid::from) else { return Vec::new() };
         let new = Node::new(resource, meta);
         let old = self.objects.insert(uid.clone(), new.clone());

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use setpoint::discovery::{self, ServedResource};
 use setpoint::kube::ResourceExt;
 use setpoint::kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
+use setpoint::kube::discovery::verbs;
 use setpoint::{HandlerFns, Held, SharedInformer};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::{Collector, Work};
-use crate::resources::{self, Resource};
 
 type Metadata = PartialObjectMeta<DynamicObject>;
 
@@ -103,10 +104,10 @@ impl Monitors {
 
     async fn refresh(&mut self) -> Result<(), setpoint::kube::Error> {
         let mut found = BTreeMap::new();
-        let kinds = resources::discover(&self.collector.client).await?;
+        let kinds = discovery::served(&self.collector.client).await?;
         *self.collector.kinds.lock() = kinds.clone();
         for resource in kinds {
-            if resource.is_collected() {
+            if is_collected(&resource) {
                 found.insert(versioned(&resource), resource);
             }
         }
@@ -115,8 +116,8 @@ impl Monitors {
         if !gone.is_empty() {
             // Kinds whose server is away for a moment are still there: what goes meanwhile is told when it is back. It may
             // be back already.
-            let away = resources::unknown(&self.collector.client).await?;
-            let back = resources::discover(&self.collector.client).await?;
+            let away = discovery::unknown(&self.collector.client).await?;
+            let back = discovery::served(&self.collector.client).await?;
             let back: BTreeSet<String> = back.iter().map(|kind| versioned(kind)).collect();
             gone.retain(|name| {
                 self.running.get(name).is_none_or(|monitor| !away.contains(&monitor.group_version))
@@ -149,7 +150,7 @@ impl Monitors {
         Ok(())
     }
 
-    fn watch(&self, resource: Arc<Resource>) -> SharedInformer<Metadata> {
+    fn watch(&self, resource: Arc<ServedResource>) -> SharedInformer<Metadata> {
         let informer = informer(&self.collector, &resource.api);
         let (adding, updating, deleting) =
             (self.collector.clone(), self.collector.clone(), self.collector.clone());
@@ -170,8 +171,14 @@ impl Monitors {
     }
 }
 
+/// Whether its objects are ones that the collector can see and delete, and that may own, or be owned.
+fn is_collected(resource: &ServedResource) -> bool {
+    let is_events = resource.api.plural == "events" && matches!(&*resource.api.group, "" | "events.k8s.io");
+    !is_events && [verbs::LIST, verbs::WATCH, verbs::DELETE].into_iter().all(|verb| resource.has(verb))
+}
+
 /// `deployments.apps v1`.
-fn versioned(resource: &Resource) -> String {
+fn versioned(resource: &ServedResource) -> String {
     format!("{} {}", resource.name(), resource.api.version)
 }
 
@@ -196,7 +203,7 @@ fn informer(collector: &Collector, resource: &ApiResource) -> SharedInformer<Met
 }
 
 impl Collector {
-    fn see(&self, resource: &Arc<Resource>, object: &Metadata) {
+    fn see(&self, resource: &Arc<ServedResource>, object: &Metadata) {
         let work = self.graph.lock().see(resource, &object.metadata);
         let uid = object.metadata.uid.as_deref();
         for work in work {

@@ -6,7 +6,7 @@ use kube::api::{DeleteParams, ListParams, PropagationPolicy};
 use kube::{Client, ResourceExt};
 
 use crate::failure;
-use crate::resources::{self, Resource};
+use setpoint::discovery::{self, ServedResource};
 
 /// A condition of a namespace: type, status, reason, message.
 type Condition = (&'static str, bool, &'static str, String);
@@ -102,9 +102,9 @@ impl Remaining {
 /// Deletes everything in a namespace: the pods first, and when they are gone the rest. Says what is left. A kind that cannot
 /// be listed does not stop the others.
 pub(super) async fn delete(client: &Client, namespace: &str) -> Result<Remaining, kube::Error> {
-    let mut kinds = resources::discover(client).await?;
+    let mut kinds = discovery::served(client).await?;
     kinds.retain(|kind| kind.is_namespaced && kind.has("delete") && kind.has("list"));
-    let is_pods = |kind: &Resource| kind.api.group.is_empty() && kind.api.plural == "pods";
+    let is_pods = |kind: &ServedResource| kind.api.group.is_empty() && kind.api.plural == "pods";
     let mut remaining = Remaining::default();
     for pods in kinds.iter().filter(|kind| is_pods(kind)) {
         remaining.delete_kind(client, namespace, pods).await;
@@ -115,12 +115,12 @@ pub(super) async fn delete(client: &Client, namespace: &str) -> Result<Remaining
     for kind in kinds.iter().filter(|kind| !is_pods(kind)) {
         remaining.delete_kind(client, namespace, kind).await;
     }
-    remaining.unknown = resources::unknown(client).await?;
+    remaining.unknown = discovery::unknown(client).await?;
     Ok(remaining)
 }
 
 impl Remaining {
-    async fn delete_kind(&mut self, client: &Client, namespace: &str, kind: &Resource) {
+    async fn delete_kind(&mut self, client: &Client, namespace: &str, kind: &ServedResource) {
         if let Err(error) = self.try_to_delete(client, namespace, kind).await {
             self.refusals.push(failure::message(&error));
         }
@@ -130,7 +130,7 @@ impl Remaining {
         &mut self,
         client: &Client,
         namespace: &str,
-        kind: &Resource,
+        kind: &ServedResource,
     ) -> Result<(), kube::Error> {
         let api = kind.objects(client, Some(namespace));
         let everything = ListParams::default();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use parking_lot::Mutex;
 use serde_json::Value;
+use setpoint::discovery::{self, ServedResource};
 use setpoint::kube::core::{DynamicObject, PartialObjectMeta};
 use setpoint::kube::{self, Client};
 use setpoint::{Deleted, HandlerFns, SharedInformer};
@@ -17,7 +18,6 @@ use setpoint_kinds::Quantity;
 use tokio::time::{Instant, timeout};
 
 use super::releases::Releases;
-use crate::resources;
 
 type Metadata = PartialObjectMeta<DynamicObject>;
 /// A group and a plural.
@@ -116,7 +116,7 @@ impl Counters {
             watched.asked = Some(now);
             are_watched
         };
-        let found = match resources::discover(&self.client).await {
+        let found = match discovery::served(&self.client).await {
             Ok(found) => found,
             // What is watched can be counted all the same.
             Err(error) if are_watched => {
@@ -146,7 +146,7 @@ impl Counters {
         Ok(())
     }
 
-    fn informer(&self, resource: &resources::Resource) -> SharedInformer<Metadata> {
+    fn informer(&self, resource: &ServedResource) -> SharedInformer<Metadata> {
         let informer = SharedInformer::dynamic_metadata(self.client.clone(), &resource.api)
             .env(self.env.clone())
             .build();

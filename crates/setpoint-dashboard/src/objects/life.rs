@@ -11,12 +11,12 @@ use kube::Client;
 use kube::core::{ApiResource, DynamicObject};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use setpoint::discovery::name_of;
 use setpoint::{Deleted, Facts, HandlerFns, Held, ObjectKey, Registration, SharedInformer};
 use setpoint_env::Env;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
 
-use super::name_of;
 use crate::app::App;
 use crate::feed::event;
 use crate::routes::may_get;

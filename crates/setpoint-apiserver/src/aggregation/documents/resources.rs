@@ -2,6 +2,7 @@
 //!
 //! They become a part of the one document that every client reads first, so nothing gets in that is not of the right form.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use http::{HeaderValue, StatusCode, header};
@@ -171,14 +172,16 @@ fn older(document: Value) -> Result<Vec<Resource>, String> {
     };
     let (parts, wholes): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.name.contains('/'));
     let mut resources: Vec<Resource> = wholes.into_iter().map(Older::into_resource).collect();
+    let places = resources.iter().enumerate().map(|(place, resource)| (resource.resource.clone(), place));
+    let mut places: HashMap<String, usize> = places.collect();
     for one in parts {
         let Some((name, part)) = one.name.split_once('/') else { continue };
         let scope = one.scope();
-        let at = resources.iter().rposition(|resource| resource.resource == name).unwrap_or_else(|| {
+        let place = places.entry(name.to_owned()).or_insert_with(|| {
             resources.push(Resource::without_objects(name, scope));
             resources.len() - 1
         });
-        let whole = &mut resources[at];
+        let whole = &mut resources[*place];
         if whole.scope != scope {
             return Err(format!("{name} is {:?}, and {part} of it is {scope:?}", whole.scope));
         }

@@ -1,4 +1,7 @@
-//! Every kind of object that the server has right now.
+//! Which kinds a server has right now, for controllers of kinds that are known only at run time.
+//!
+//! Like `kube::discovery`, with two differences that matter where API servers are aggregated: `null` is read as an empty list, as Go
+//! writes it, and a group whose server is away costs that group, not all of them ([`unknown`] names them).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,47 +10,40 @@ use std::time::Duration;
 
 use http::Request;
 use http::header::ACCEPT;
-use serde_json::Value;
-use setpoint::kube::core::discovery::v2::{
+use kube::core::discovery::v2::{
     ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscovery,
 };
-use setpoint::kube::core::{ApiResource, DynamicObject, GroupVersion, Version};
-use setpoint::kube::discovery::verbs;
-use setpoint::kube::{self, Api, Client};
+use kube::core::{ApiResource, DynamicObject, GroupVersion, Version};
+use kube::{Api, Client};
+use serde_json::Value;
 use tokio::time::timeout;
 
 /// How long the server may take to answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A kind, in the version that is the most stable.
+/// A resource that the server has, in its most stable version.
 #[derive(Clone, Debug)]
-pub(crate) struct Resource {
-    pub(crate) api: ApiResource,
-    pub(crate) is_namespaced: bool,
+pub struct ServedResource {
+    /// Its group, version, kind and plural.
+    pub api: ApiResource,
+    /// Whether its objects are in namespaces.
+    pub is_namespaced: bool,
     verbs: Vec<String>,
 }
 
-impl Resource {
-    pub(crate) fn has(&self, verb: &str) -> bool {
+impl ServedResource {
+    /// Whether the server does this with it: one of [`kube::discovery::verbs`].
+    pub fn has(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }
 
-    /// Whether its objects are ones that a garbage collector, or the end of a namespace, can see and delete.
-    pub(crate) fn is_collected(&self) -> bool {
-        let is_events = self.api.plural == "events" && matches!(&*self.api.group, "" | "events.k8s.io");
-        !is_events && [verbs::LIST, verbs::WATCH, verbs::DELETE].into_iter().all(|verb| self.has(verb))
+    /// Its name, as [`name_of`] has it.
+    pub fn name(&self) -> String {
+        name_of(&self.api)
     }
 
-    /// `deployments.apps`.
-    pub(crate) fn name(&self) -> String {
-        match self.api.group.as_str() {
-            "" => self.api.plural.clone(),
-            group => format!("{}.{group}", self.api.plural),
-        }
-    }
-
-    /// The objects in a namespace, or in none.
-    pub(crate) fn objects(&self, client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
+    /// The objects in a namespace, or in all.
+    pub fn objects(&self, client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
         match namespace.filter(|_| self.is_namespaced) {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.api),
             None => Api::all_with(client.clone(), &self.api),
@@ -55,8 +51,16 @@ impl Resource {
     }
 }
 
+/// `pods`, `deployments.apps`: the plural and the group, as `kubectl api-resources -o name` prints them.
+pub fn name_of(resource: &ApiResource) -> String {
+    match resource.group.as_str() {
+        "" => resource.plural.clone(),
+        group => format!("{}.{group}", resource.plural),
+    }
+}
+
 /// The group-versions whose kinds the server does not know at the moment, because whoever answers for them is away.
-pub(crate) async fn unknown(client: &Client) -> Result<Vec<String>, kube::Error> {
+pub async fn unknown(client: &Client) -> Result<Vec<String>, kube::Error> {
     let mut unknown = Vec::new();
     for group in groups(client, "/apis").await? {
         let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
@@ -68,8 +72,8 @@ pub(crate) async fn unknown(client: &Client) -> Result<Vec<String>, kube::Error>
     Ok(unknown)
 }
 
-/// Asks the server for all its kinds, ordered by name.
-pub(crate) async fn discover(client: &Client) -> Result<Vec<Arc<Resource>>, kube::Error> {
+/// All resources that have objects, ordered by name.
+pub async fn served(client: &Client) -> Result<Vec<Arc<ServedResource>>, kube::Error> {
     let mut resources = BTreeMap::new();
     for path in ["/api", "/apis"] {
         for group in groups(client, path).await? {
@@ -93,7 +97,7 @@ fn stability(version: Option<&str>) -> impl Ord + use<> {
 }
 
 /// None if it has no objects of its own, only parts.
-fn read(found: APIResourceDiscovery, version: &GroupVersion) -> Option<Resource> {
+fn read(found: APIResourceDiscovery, version: &GroupVersion) -> Option<ServedResource> {
     let kind = found.response_kind?.kind.filter(|kind| !kind.is_empty())?;
     let api = ApiResource {
         group: version.group.clone(),
@@ -102,7 +106,11 @@ fn read(found: APIResourceDiscovery, version: &GroupVersion) -> Option<Resource>
         kind,
         plural: found.resource?,
     };
-    Some(Resource { api, is_namespaced: found.scope.as_deref() == Some("Namespaced"), verbs: found.verbs })
+    Some(ServedResource {
+        api,
+        is_namespaced: found.scope.as_deref() == Some("Namespaced"),
+        verbs: found.verbs,
+    })
 }
 
 /// The groups of one of the two documents of discovery. kube's own functions want lists where kube-apiserver has `null`: it hands on
@@ -135,8 +143,8 @@ fn drop_nulls(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use http::Response;
+    use kube::client::Body;
     use serde_json::json;
-    use setpoint::kube::client::Body;
 
     use super::*;
 
@@ -166,7 +174,7 @@ mod tests {
             {"metadata": {"name": "g"}, "versions": [{"version": "v1", "resources": [whole], "freshness": "Current"}]},
             {"metadata": {"name": "h"}, "versions": [{"version": "v1", "resources": null, "freshness": "Stale"}]},
         ]));
-        let names: Vec<String> = discover(&client).await.unwrap().iter().map(|found| found.name()).collect();
+        let names: Vec<String> = served(&client).await.unwrap().iter().map(|found| found.name()).collect();
         assert_eq!(names, ["pods"]);
         assert_eq!(unknown(&client).await.unwrap(), ["h/v1"]);
     }
@@ -181,7 +189,7 @@ mod tests {
             {"version": "v2beta1", "resources": [resource("things"), resource("old-things")]},
             {"version": "v1", "resources": [resource("things"), resource("more-things")]},
         ]}]));
-        let found = discover(&client).await.unwrap();
+        let found = served(&client).await.unwrap();
         let found: Vec<_> =
             found.iter().map(|found| format!("{} {}", found.name(), found.api.version)).collect();
         assert_eq!(found, ["more-things.g v1", "old-things.g v2beta1", "pods v1", "things.g v1"]);
