@@ -9,15 +9,23 @@ use setpoint::facts::LoopEvent;
 
 use crate::subject::{self, Filter};
 
-/// The last facts, up to a bound in number and in bytes. They are shared with whoever else keeps them.
+/// The last facts, up to a bound in number and in bytes. They are shared with whoever else keeps them. When they are too many, the
+/// busiest keys give up their oldest ones: a key in a hot loop does not push out the lives of all others.
 #[derive(Debug)]
 pub(crate) struct History {
-    facts: VecDeque<(Arc<Fact>, usize)>,
+    facts: VecDeque<Kept>,
     bytes: usize,
     /// The number of the next one here: unlike those of the facts themselves, these have no holes.
     end: u64,
     most: usize,
     most_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    number: u64,
+    fact: Arc<Fact>,
+    size: usize,
 }
 
 /// Some of the facts after a number, and up to where they were looked at.
@@ -40,11 +48,37 @@ impl History {
 
     pub(crate) fn push(&mut self, fact: Arc<Fact>) {
         let size = fact.size();
-        self.facts.push_back((fact, size));
+        self.facts.push_back(Kept { number: self.end, fact, size });
         self.end = self.end.saturating_add(1);
         self.bytes = self.bytes.saturating_add(size);
-        while self.facts.len() > 1 && (self.facts.len() > self.most || self.bytes > self.most_bytes) {
-            let size = self.facts.pop_front().map_or(0, |(_, size)| size);
+        if self.facts.len() > self.most || self.bytes > self.most_bytes {
+            self.thin();
+        }
+    }
+
+    /// Makes room for an eighth of what is kept, so that it is not looked through for each fact.
+    fn thin(&mut self) {
+        let (most, most_bytes) = (part(self.most), part(self.most_bytes));
+        let by_bytes = self.facts.len().saturating_mul(most_bytes) / self.bytes.max(1);
+        let groups: Vec<Option<u64>> = self.facts.iter().map(|kept| group_of(&kept.fact)).collect();
+        let mut counts: HashMap<u64, usize> = HashMap::new();
+        for group in groups.iter().flatten() {
+            *counts.entry(*group).or_default() += 1;
+        }
+        let weighty = groups.iter().filter(|group| group.is_none()).count();
+        let each = fair_share(&counts, most.min(by_bytes).saturating_sub(weighty));
+        let mut groups = groups.into_iter();
+        self.facts.retain(|_| match groups.next().flatten() {
+            None => true,
+            Some(group) => counts.get_mut(&group).is_none_or(|left| {
+                *left -= 1;
+                *left < each
+            }),
+        });
+        self.bytes = self.facts.iter().map(|kept| kept.size).sum();
+        // So many keys, so much that went wrong, or so large a fact: the oldest go.
+        while self.facts.len() > 1 && (self.facts.len() > most.max(1) || self.bytes > most_bytes) {
+            let size = self.facts.pop_front().map_or(0, |kept| kept.size);
             self.bytes = self.bytes.saturating_sub(size);
         }
     }
@@ -54,20 +88,21 @@ impl History {
         self.end
     }
 
-    /// The first number that is kept.
+    /// The first number that is kept. Of those after it, not all are.
     pub(crate) fn start(&self) -> u64 {
-        self.end.saturating_sub(self.facts.len() as u64)
+        self.facts.front().map_or(self.end, |kept| kept.number)
     }
 
     /// The facts from number `from` on that are wanted, at most `most`. If there are more, the busiest keys give up their
     /// oldest ones, and then whole keys are left out, so that what is told of a key has no holes; facts that are about no
     /// key, and what went wrong, go first.
     pub(crate) fn sample(&self, from: u64, filter: &Filter, most: usize) -> Sample {
-        let start = self.start();
-        let skip = usize::try_from(from.saturating_sub(start)).unwrap_or(usize::MAX);
+        let skip = self.facts.partition_point(|kept| kept.number < from);
+        let kept = self.facts.len() - skip;
         let wanted: Vec<&Arc<Fact>> =
-            self.facts.iter().skip(skip).map(|(fact, _)| fact).filter(|fact| filter.takes(fact)).collect();
-        let lost = if filter.is_open() { start.saturating_sub(from) } else { 0 };
+            self.facts.range(skip..).map(|kept| &kept.fact).filter(|fact| filter.takes(fact)).collect();
+        let lost =
+            if filter.is_open() { self.end.saturating_sub(from).saturating_sub(kept as u64) } else { 0 };
         let facts = choose(&wanted, most);
         let left_out = lost.saturating_add((wanted.len() - facts.len()) as u64);
         Sample { facts, next: self.end, left_out }
@@ -102,6 +137,32 @@ fn choose(wanted: &[&Arc<Fact>], most: usize) -> Vec<Arc<Fact>> {
     newest.truncate(most);
     newest.sort_by_key(|fact| fact.number);
     newest.into_iter().map(Arc::clone).collect()
+}
+
+/// Seven eighths.
+fn part(most: usize) -> usize {
+    most - most / 8
+}
+
+/// Whose facts it is one of: a key's, or of those about none. None if it is kept as long as there is room.
+fn group_of(fact: &Fact) -> Option<u64> {
+    const OF_NO_KEY: u64 = 0;
+    match subject::of(&fact.event) {
+        _ if is_weighty(fact) => None,
+        Some(_) => Some(hash_of(fact)),
+        None => Some(OF_NO_KEY),
+    }
+}
+
+/// How many each may have, so that all have no more than this together; no fewer than what shows a life at all.
+fn fair_share(counts: &HashMap<u64, usize>, all: usize) -> usize {
+    let fits = |each: usize| counts.values().map(|count| *count.min(&each)).sum::<usize>() <= all;
+    let (mut fitting, mut too_many) = (LEAST, all.saturating_add(1).max(LEAST));
+    while too_many - fitting > 1 {
+        let middle = fitting.midpoint(too_many);
+        if fits(middle) { fitting = middle } else { too_many = middle }
+    }
+    fitting
 }
 
 /// Leaves out the oldest facts that are about no key and say only what keys tell as well: what came on a watch, and went into a
@@ -192,9 +253,10 @@ mod tests {
     fn what_is_kept_is_bounded_and_what_is_lost_is_counted() {
         let mut history = History::new(10, usize::MAX);
         (0..25).for_each(|n| history.push(started(n, "a")));
-        assert_eq!((history.start(), history.end()), (15, 25));
+        let (start, end) = (history.start(), history.end());
+        assert!((15..=16).contains(&start) && end == 25, "{start} {end}");
         let sample = history.sample(3, &Filter::default(), 100);
-        assert_eq!((sample.facts.len(), sample.next, sample.left_out), (10, 25, 12));
+        assert_eq!((sample.facts.len() as u64, sample.next, sample.left_out), (25 - start, 25, start - 3));
         assert_eq!(history.sample(25, &Filter::default(), 100).facts.len(), 0);
         assert_eq!(
             history.sample(u64::MAX, &Filter::default(), 100).facts.len(),
@@ -203,7 +265,36 @@ mod tests {
         );
         let mut bytes = History::new(usize::MAX, 3 * started(0, "a").size());
         (0..25).for_each(|n| bytes.push(started(n, "a")));
-        assert_eq!(bytes.start(), 22);
+        assert!((22..=23).contains(&bytes.start()), "{}", bytes.start());
+    }
+
+    #[test]
+    fn a_hot_loop_does_not_push_out_what_others_did() {
+        let mut history = History::new(2000, usize::MAX);
+        (0..500).for_each(|n| history.push(started(n, &format!("default/quiet-{}", n % 50))));
+        history.push(failed(500));
+        (501..50_000).for_each(|n| history.push(started(n, "default/loop")));
+        let sample = history.sample(0, &Filter::default(), 5000);
+        let of = |key: &str| {
+            let is_of =
+                |fact: &&Arc<Fact>| subject::of(&fact.event).is_some_and(|(_, k)| k.name().starts_with(key));
+            sample.facts.iter().filter(is_of).map(|fact| fact.number).collect::<Vec<_>>()
+        };
+        assert_eq!(of("quiet"), (0..500).collect::<Vec<_>>());
+        let (looped, first) = (of("loop"), of("loop")[0]);
+        assert_eq!(looped, (first..50_000).collect::<Vec<_>>(), "its newest, without a hole");
+        assert!(looped.len() >= 1249 && history.facts.len() <= 2000, "{}", looped.len());
+        assert_eq!(sample.facts.len() as u64 + sample.left_out, 50_000);
+        let filter = Filter { key: "loop".into(), ..Filter::default() };
+        assert_eq!(history.sample(49_990, &filter, 100).facts.len(), 10, "a page goes on where it was");
+    }
+
+    #[test]
+    fn more_keys_than_there_is_room_for_push_out_the_oldest() {
+        let mut history = History::new(2000, usize::MAX);
+        (0..20_000).for_each(|n| history.push(started(n, &format!("default/key-{n}"))));
+        assert!(history.facts.len() <= 2000 && history.facts.len() >= 1750, "{}", history.facts.len());
+        assert_eq!(history.start(), 20_000 - history.facts.len() as u64);
     }
 
     #[test]

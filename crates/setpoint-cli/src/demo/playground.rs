@@ -156,6 +156,7 @@ impl Playground {
         let passed = self.facts.now().duration_since(before).as_secs_f64();
         Ok(match begun.await {
             Ok(key) => format!("{passed:.1} s later, the controller begins to reconcile {key}."),
+            Err(_) if passed < FARTHEST.as_secs_f64() - 1.0 => format!("It was stopped after {passed:.0} s."),
             Err(_) => format!("{passed:.0} s later, nothing has happened."),
         })
     }

@@ -108,9 +108,17 @@ impl World {
         self.rate.send_replace(rate.clamp(0.0, FASTEST));
     }
 
-    /// Lets so much of its time pass at once, unless something is the case before.
+    /// Lets so much of its time pass at once, unless something is the case before, or somebody says how fast its time shall go.
     pub(crate) async fn jump(&self, most: Duration, until: impl Future<Output = ()> + Send + 'static) {
         let (done, is_done) = oneshot::channel();
+        let mut rate = self.rate.subscribe();
+        let until = async move {
+            tokio::select! {
+                biased;
+                () = until => {}
+                _ = rate.changed() => {}
+            }
+        };
         let jump = Command::Jump { most, until: Box::pin(until), done };
         // Errors mean that the world has ended: there is nothing to wait for.
         if self.commands.send(jump).await.is_ok() {
@@ -309,6 +317,28 @@ mod tests {
         sleep(slow).await;
         let passed = world.env().instant().saturating_duration_since(before);
         assert!(passed >= slow / 2 && passed < fast, "it goes as ours: {passed:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_jump_ends_when_somebody_says_how_fast_time_shall_go() {
+        let (world, ours) = (World::begin().await.unwrap(), Env::system());
+        let _driving = ours.spawn(world.clone().drive(ours.clone()));
+        let start = world.run(async { tokio::time::Instant::now() }).await.unwrap();
+        let _busy = world.env().spawn(async {
+            loop {
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let jumping = world.clone();
+        let jump = ours.spawn(async move { jumping.jump(100_000 * HOUR, pending()).await });
+        while seconds(&world, start) < 10 {
+            sleep(TICK).await;
+        }
+        world.set_rate(0.0);
+        timeout(LIMIT, jump).await.expect("it ends at once").unwrap();
+        let passed = timeout(LIMIT, world.run(async { tokio::time::Instant::now() })).await.unwrap().unwrap();
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(world.env().instant(), passed, "it stands still");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
