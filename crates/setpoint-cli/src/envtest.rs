@@ -10,15 +10,15 @@ use clap::Args;
 
 /// Run Go's envtest suites on Setpoint instead of kube-apiserver and etcd
 ///
-/// Creates a folder with `kube-apiserver` and `etcd`, which are this program under other names, and `kubectl` if it is in PATH.
-/// Prints the path of the folder:
+/// Creates a folder with `kube-apiserver` and `etcd`, which are this program under other names, and
+/// `kubectl` if it is in PATH. Prints the path of the folder:
 ///
 ///     export KUBEBUILDER_ASSETS=$(setpoint envtest)
 ///     setpoint envtest -- go test ./...
 ///     setpoint envtest --tarball | setup-envtest sideload 1.37.1
 ///
-/// Like envtest, it runs no controllers. SETPOINT_CONTROLLERS=garbage-collector,namespace (or *) runs built-in controllers
-/// in each environment, SETPOINT_NODES=N runs simulated nodes.
+/// Like envtest, it runs no controllers. SETPOINT_CONTROLLERS=garbage-collector,namespace (or *)
+/// runs built-in controllers in each environment, SETPOINT_NODES=N runs simulated nodes.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Envtest {

@@ -13,16 +13,18 @@ use crate::r#gen::{format, put, tell};
 
 /// Create an operator project that compiles, passes its tests and runs
 ///
-/// It has types, a controller, a program with leader election, health checks and metrics, tests against an
-/// API server in the process, manifests for kustomize, a Dockerfile, CI and a README. For example:
+/// It has types, a controller, a program with leader election, health checks and metrics, tests
+/// against an API server in the process, manifests for kustomize, a Dockerfile, CI and a README.
+/// For example:
 ///
 ///     setpoint new my-app
 ///     setpoint new shop-operator --group shop.example.com --owns deployment --webhook
 ///     setpoint new certs --from-crd certificates.yaml
 ///     setpoint new tides --extension-server
 ///
-/// The project depends on the crates of a checkout of Setpoint: that of --checkout, or the one that this
-/// binary or the current folder is in; otherwise on the published crates.
+/// The project depends on the crates of a checkout of Setpoint: that of --checkout, or the one that
+/// this binary or the current folder is in. Without one it depends on the published crates, and
+/// none are published yet.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct New {

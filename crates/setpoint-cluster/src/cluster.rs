@@ -142,7 +142,7 @@ impl Cluster {
     }
 
     /// A cluster for a test: an API server, controllers and nodes in this process. Time is tokio's: with paused time
-    /// a rollout of minutes takes milliseconds, and every run is the same.
+    /// a rollout of minutes takes milliseconds. Generated names, uids and jitter come from a fixed seed.
     pub async fn in_process() -> Result<Cluster, ClusterError> {
         Cluster::in_process_with(|builder| builder).await
     }

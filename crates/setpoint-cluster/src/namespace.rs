@@ -18,8 +18,9 @@ const TIME_LIMIT: Duration = Duration::from_secs(300);
 const NAME: &str = "namespace-controller";
 /// The finalizer in a namespace's spec that is this controller's.
 const FINALIZER: &str = "kubernetes";
-/// How often a namespace is looked at that still has something in it.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How soon a namespace is looked at again that still has something in it: the longer it ends, the later.
+const SOONEST: Duration = Duration::from_secs(1);
+const LATEST: Duration = Duration::from_secs(15);
 /// How many namespaces are emptied at the same time.
 const WORKERS: usize = 4;
 
@@ -33,9 +34,9 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     let Some(namespace) = cx.lister::<Namespace>()?.get(&key) else { return Ok(Action::done()) };
     let finalizers = namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten());
     let is_held = finalizers.into_iter().any(|finalizer| finalizer == FINALIZER);
-    if namespace.metadata.deletion_timestamp.is_none() || !is_held {
+    let Some(since) = namespace.metadata.deletion_timestamp.as_ref().filter(|_| is_held) else {
         return Ok(Action::done());
-    }
+    };
     let remaining = content::delete(&cx.untracked_client(), key.name()).await?;
     let api: Api<Namespace> = Api::all(cx.client());
     let done = if remaining.is_empty() {
@@ -47,7 +48,10 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         Err(error) if failure::is_not_found(&error) => Ok(Action::done()),
         Err(error) => Err(error.into()),
         Ok(()) if remaining.is_empty() => Ok(Action::done()),
-        Ok(()) => Ok(Action::requeue_after(AGAIN)),
+        Ok(()) => {
+            let ends_for = cx.env().now().duration_since(since.0).unsigned_abs();
+            Ok(Action::requeue_after((ends_for / 8).clamp(SOONEST, LATEST)))
+        }
     }
 }
 

@@ -22,8 +22,8 @@
 //! # }
 //! ```
 //!
-//! On an address that others can reach, it wants a certificate ([`DashboardConfig::certificates`]), and a bearer token of
-//! whoever asks: the API server says who that is (TokenReview), and whether they may `get` the non-resource URL
+//! On an address that other machines can reach, it needs a certificate ([`DashboardConfig::certificates`]), and every request needs a
+//! bearer token. The API server authenticates the token (TokenReview), and authorizes its user to `get` the non-resource URL
 //! `/dashboard` (SubjectAccessReview).
 
 // Operators of times panic when they overflow; clippy.toml says which types are meant.

@@ -9,9 +9,9 @@ const MOST = 100;
 
 /** What each kind is called, what to do about it, and whether it can wait. */
 const KINDS = /** @type {Record<string, {title: (it: any) => string, advice: string, isMild?: boolean}>} */ ({
-  loop: { title: (it) => `${it.controller} triggers itself on ${it.key}`, advice: "Each reconcile writes something that causes the next one. Write only when what is wanted differs from what is there: ensure and patch_status compare first." },
-  failing: { title: (it) => `${it.controller} fails again and again on ${it.key}`, advice: "It is tried again, later and later. The error says what is missing." },
-  lag: { title: (it) => `The cache of ${it.resource}${it.object ? ` in ${it.object}` : ""} cannot follow`, advice: "Reconciles see the past as long as this goes on." },
+  loop: { title: (it) => `${it.controller} triggers itself on ${it.key}`, advice: "Each reconcile writes something that causes the next one. Write only if the desired state differs from the current one: ensure and patch_status compare first." },
+  failing: { title: (it) => `${it.controller} fails again and again on ${it.key}`, advice: "Retried with exponential backoff. The error says what is missing." },
+  lag: { title: (it) => `The cache of ${it.resource}${it.object ? ` in ${it.object}` : ""} cannot follow`, advice: "Reconciles see a stale state until it catches up." },
   late: { title: (it) => `${it.controller} did not see its own write to ${it.key} in time`, advice: "The key was reconciled though the cache did not show what it wrote. Is the cache behind, or does a selector leave the object out?", isMild: true },
   hot: { title: (it) => `${it.controller} reconciles ${it.key} very often`, advice: "Many events, or a requeue without a pause. Its life shows the reasons.", isMild: true },
   slow: { title: (it) => `${it.controller} is slow on ${it.key}`, advice: "A worker is busy with it for so long. More workers help the others; a time limit ends it.", isMild: true },

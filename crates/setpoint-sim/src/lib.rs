@@ -22,8 +22,8 @@
 //!     assert!(direct.get_opt("a").await.unwrap().is_some());
 //!
 //!     // A failure report tells what happened, and a test cannot pass because its fault missed.
-//!     let told = "lost the response of POST configmaps/default/a after it was committed";
-//!     assert_eq!(world.faults().fired()[0].to_string(), told);
+//!     let expected = "lost the response of POST configmaps/default/a after it was committed";
+//!     assert_eq!(world.faults().fired()[0].to_string(), expected);
 //!     world.faults().assert_all_fired();
 //! });
 //! ```
@@ -62,9 +62,9 @@
 //! | [`insert_after_events`](On::insert_after_events) | Bytes appear in a watch that the server did not send. |
 //! | [`delay_events`](On::delay_events) | The events of a watch arrive later. |
 //! | [`hold`](On::hold) | A watch is silent until it is released: the client's view is stale. |
-//! | [`Effect::StallAfterEvents`] | The same for a while. |
-//! | [`Effect::LagAfterEvents`] | Events arrive only when so many later ones have. |
-//! | [`Effect::HideAfterEvents`] | The same, and then the watch expires: what was in between is never seen. |
+//! | [`Effect::StallAfterEvents`] | A watch is silent for a given time; then everything arrives. |
+//! | [`Effect::LagAfterEvents`] | Each event of a watch is held back until n later ones exist. |
+//! | [`Effect::HideAfterEvents`] | A watch is silent until it is released, and then expires: the client never sees what was in between. |
 //! | [`Effect::CrashBefore`], [`CrashAfterCommit`](Effect::CrashAfterCommit), [`CrashAfterAnswer`](Effect::CrashAfterAnswer) | The client's process dies. |
 //! | [`Effect::PauseAfterAnswer`] | The client's process stands still. |
 //! | [`Effect::LoseLease`] | The client does not reach its lease any more. |
@@ -77,9 +77,9 @@
 //!
 //! # Repeatable runs
 //! Time and randomness follow the seed as long as the code under test takes them from tokio's clock and from
-//! [`World::env`], iterates over ordered maps, and writes `biased` into its selects. The order of tasks is tokio's, the same
-//! in each run; where it shall follow the seed, tasks that were spawned through an [`Env`](setpoint_env::Env) of a
-//! [`Seat`] wait for others now and then. Tasks that other crates spawn are not touched.
+//! [`World::env`], iterates over ordered maps, and uses `biased` in `select!`. The order of tasks is tokio's, and is the same in each
+//! run. [`Env::shuffle`](setpoint_env::Env::shuffle) makes it follow a seed: then tasks that a [`Seat`] spawns sometimes wait for others.
+//! Tasks that other crates spawn are not shuffled.
 
 // What worlds alone need is not taken apart further.
 #![cfg_attr(not(feature = "world"), allow(dead_code))]

@@ -75,7 +75,7 @@
 //! informer.start();
 //! informer.wait_for_sync().await;
 //!
-//! // A write arrives in the cache once its watermark has reached the write's resourceVersion.
+//! // Wait until the cache has reached the resourceVersion of the write.
 //! let map: ConfigMap = serde_json::from_str(r#"{"metadata": {"name": "settings"}}"#)?;
 //! let map = Api::<ConfigMap>::namespaced(client, "default").create(&Default::default(), &map).await?;
 //! let version = map.resource_version().unwrap_or_default().as_str().into();
@@ -129,15 +129,15 @@
 //! namespaces.wait_for_sync().await;
 //!
 //! // The handler gets every cached object as an add, and then every change.
-//! let told = Arc::new(AtomicUsize::new(0));
-//! let count = told.clone();
-//! let place = namespaces.add_handler(HandlerFns::new().on_add(move |_: &Held<Namespace>, is_initial| {
+//! let delivered = Arc::new(AtomicUsize::new(0));
+//! let count = delivered.clone();
+//! let registration = namespaces.add_handler(HandlerFns::new().on_add(move |_: &Held<Namespace>, is_initial| {
 //!     assert!(is_initial);
 //!     count.fetch_add(1, Ordering::Relaxed);
 //! }));
-//! place.wait_for_sync().await;
-//! assert_eq!(told.load(Ordering::Relaxed), namespaces.lister().len());
-//! place.remove().await;
+//! registration.wait_for_sync().await;
+//! assert_eq!(delivered.load(Ordering::Relaxed), namespaces.lister().len());
+//! registration.remove().await;
 //! # Ok(())
 //! # }
 //! ```
