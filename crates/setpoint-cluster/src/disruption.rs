@@ -21,6 +21,7 @@ use setpoint::{
 };
 
 use crate::number::{Round, count, scaled, unless_zero};
+use crate::scale_target::Targets;
 use crate::{failure, pod, selected};
 
 /// How long one reconcile may take.
@@ -52,6 +53,7 @@ pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
         .watches::<ReplicationController>(.., move |set| by_scale(&of_controller, set.namespace()))
         .watches::<Deployment>(.., move |set| by_scale(&of_deployment, set.namespace()))
         .time_limit(TIME_LIMIT)
+        .state(Targets::default())
 }
 
 fn needs_scale(budget: &PodDisruptionBudget) -> bool {
@@ -97,7 +99,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     let api: Api<PodDisruptionBudget> = Api::namespaced(cx.client(), namespace);
     let now = cx.env().now();
     let known = budget.status.clone().unwrap_or_default();
-    let (expected, desired) = match expected(&cx, &budget, &pods) {
+    let (expected, desired) = match expected(&cx, &budget, &pods).await {
         Ok(found) => found,
         Err(why) => {
             let note = format!("Failed to calculate the number of expected pods: {why}");
@@ -170,10 +172,14 @@ fn set_allowed(
 }
 
 /// How many pods there should be, and how many of them healthy.
-fn expected(cx: &Context, budget: &PodDisruptionBudget, pods: &[Arc<Pod>]) -> Result<(i32, i32), String> {
+async fn expected(
+    cx: &Context,
+    budget: &PodDisruptionBudget,
+    pods: &[Arc<Pod>],
+) -> Result<(i32, i32), String> {
     let Some(spec) = &budget.spec else { return Ok((0, 0)) };
-    let scale = || -> Result<i32, String> {
-        let (expected, unmanaged) = scale::of(cx, pods)?;
+    let scale = async || -> Result<i32, String> {
+        let (expected, unmanaged) = scale::of(cx, pods).await?;
         if !unmanaged.is_empty() {
             let note = format!(
                 "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the \
@@ -187,12 +193,12 @@ fn expected(cx: &Context, budget: &PodDisruptionBudget, pods: &[Arc<Pod>]) -> Re
     };
     match (&spec.max_unavailable, &spec.min_available) {
         (Some(most), _) => {
-            let expected = scale()?;
+            let expected = scale().await?;
             Ok((expected, expected.saturating_sub(scaled(most, expected, Round::Up)).max(0)))
         }
         (None, Some(IntOrString::Int(least))) => Ok((count(pods.len()), *least)),
         (None, Some(least)) => {
-            let expected = scale()?;
+            let expected = scale().await?;
             Ok((expected, scaled(least, expected, Round::Up)))
         }
         (None, None) => Ok((0, 0)),

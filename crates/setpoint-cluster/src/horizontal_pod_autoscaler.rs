@@ -4,7 +4,6 @@ mod behavior;
 mod compute;
 mod metrics;
 mod replicas;
-mod target;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -25,9 +24,9 @@ use setpoint::{
 
 use self::behavior::{Past, Sizes};
 use self::compute::Computed;
-use self::target::Targets;
 use crate::failure;
 use crate::number::unless_zero;
+use crate::scale_target::{self, Targets};
 use crate::time::time;
 
 /// How long one reconcile may take.
@@ -312,7 +311,7 @@ impl Sync<'_> {
             self.set(SCALING_ACTIVE, "False", "InvalidSelector", message);
             return Err(why.to_owned());
         }
-        let selector = match target::selector(&text) {
+        let selector = match scale_target::selector(&text) {
             Ok(selector) => selector,
             Err(why) => {
                 let why =

@@ -52,6 +52,7 @@ mod replica_set;
 mod replication_controller;
 mod resource_quota;
 mod root_ca;
+mod scale_target;
 mod scheduler;
 mod selected;
 mod service_account;

@@ -17,9 +17,9 @@ use serde_json::Value;
 use setpoint_kinds::Quantity;
 
 use super::replicas::{PodMetric, PodMetrics};
-use super::target::Targets;
 use crate::failure;
 use crate::node::annotations;
+use crate::scale_target::Targets;
 
 /// What a pod uses of a resource: `sim.setpoint.dev/usage-cpu`, and of one container `sim.setpoint.dev/usage-cpu.NAME`.
 const USAGE: &str = "sim.setpoint.dev/usage-";

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use setpoint::k8s_openapi::api::apps::v1::Deployment;
 use setpoint::k8s_openapi::api::core::v1::{Node, Pod, ReplicationController};
 use setpoint::k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use setpoint::kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams};
+use setpoint::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use setpoint::kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
+use setpoint::kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use setpoint::kube::{self, ResourceExt};
 use setpoint_cluster::Cluster;
 use setpoint_sim::World;
@@ -140,6 +142,58 @@ async fn a_budget_lets_go_no_more_than_it_allows() {
         (status.desired_healthy == Some(4) && status.disruptions_allowed == Some(0)).then_some(())
     })
     .await;
+    cluster.stop().await.unwrap();
+}
+
+/// Sets of a custom kind, with `spec.replicas` for the scale subresource.
+async fn define_sets(cluster: &Cluster) -> Api<DynamicObject> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    let count = json!({"type": "object", "properties": {"replicas": {"type": "integer"}}});
+    let schema =
+        json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": count, "status": count}}});
+    let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+    create(
+        &definitions,
+        &object(json!({"metadata": {"name": "clonesets.test.dev"}, "spec": {
+            "group": "test.dev", "scope": "Namespaced",
+            "names": {"kind": "CloneSet", "plural": "clonesets", "singular": "cloneset"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema,
+                          "subresources": {"status": {}, "scale": scale}}],
+        }})),
+    )
+    .await;
+    let kind = GroupVersionKind::gvk("test.dev", "v1", "CloneSet");
+    let kind = ApiResource::from_gvk_with_plural(&kind, "clonesets");
+    let sets: Api<DynamicObject> = Api::default_namespaced_with(cluster.client(), &kind);
+    until("served", async || sets.list(&ListParams::default()).await.ok().map(drop)).await;
+    sets
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_asks_owners_of_a_custom_kind_how_many_pods_they_want() {
+    let cluster = Cluster::in_process().await.unwrap();
+    let sets = define_sets(&cluster).await;
+    let set = json!({"apiVersion": "test.dev/v1", "kind": "CloneSet", "metadata": {"name": "web"}, "spec": {"replicas": 4}});
+    let set = sets.create(&PostParams::default(), &object(set)).await.unwrap();
+    let owner = json!([{"apiVersion": "test.dev/v1", "kind": "CloneSet", "name": "web", "uid": set.uid(), "controller": true}]);
+    for n in 0..4 {
+        let mut pod: Pod = pod(&format!("web-{n}"), json!({}), json!({}));
+        pod.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+        pod.metadata.owner_references = Some(serde_json::from_value(owner.clone()).unwrap());
+        create(&pods(cluster.client()), &pod).await;
+    }
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(cluster.client(), "default");
+    let spec = json!({"maxUnavailable": "25%", "selector": {"matchLabels": {"app": "web"}}});
+    create(&budgets, &object(json!({"metadata": {"name": "web"}, "spec": spec}))).await;
+    let status = until("one may go", async || {
+        let status = budgets.get("web").await.unwrap().status?;
+        (status.disruptions_allowed == Some(1)).then_some(status)
+    })
+    .await;
+    assert_eq!((status.expected_pods, status.desired_healthy), (Some(4), Some(3)));
+    let all = names(&cluster).await;
+    assert_eq!(evict(&cluster, &all[0]).await, Ok(()));
+    assert_eq!(evict(&cluster, &all[1]).await, Err(429));
     cluster.stop().await.unwrap();
 }
 

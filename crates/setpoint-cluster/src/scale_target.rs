@@ -1,4 +1,4 @@
-//! What is scaled: any kind that has a scale subresource.
+//! What can be scaled: any kind that has a scale subresource.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::failure;
 /// How long the server may take to tell its kinds.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The kinds that were scaled before.
+/// The kinds that were asked for before.
 #[derive(Default)]
-pub(super) struct Targets(Mutex<BTreeMap<(String, String), ApiResource>>);
+pub(crate) struct Targets(Mutex<BTreeMap<(String, String), ApiResource>>);
 
 fn kind_of(reference: &CrossVersionObjectReference) -> (String, String) {
     let version = reference.api_version.as_deref().unwrap_or_default();
@@ -26,7 +26,7 @@ fn kind_of(reference: &CrossVersionObjectReference) -> (String, String) {
 
 impl Targets {
     /// The resource of a kind, in the version that is the most stable.
-    pub(super) async fn find(
+    pub(crate) async fn find(
         &self,
         client: &Client,
         reference: &CrossVersionObjectReference,
@@ -49,12 +49,12 @@ impl Targets {
     }
 
     /// Asks again next time: the kind may have another version, or be gone.
-    pub(super) fn forget(&self, reference: &CrossVersionObjectReference) {
+    pub(crate) fn forget(&self, reference: &CrossVersionObjectReference) {
         self.0.lock().remove(&kind_of(reference));
     }
 
     /// The objects of a kind.
-    pub(super) async fn api(
+    pub(crate) async fn api(
         &self,
         client: &Client,
         namespace: &str,
@@ -65,7 +65,7 @@ impl Targets {
     }
 
     /// The annotations of an object.
-    pub(super) async fn annotations(
+    pub(crate) async fn annotations(
         &self,
         client: &Client,
         namespace: &str,
@@ -84,7 +84,7 @@ impl Targets {
 }
 
 /// Reads a selector as a scale has it: `app=web,tier in (a, b),!old`.
-pub(super) fn selector(text: &str) -> Result<Selector, String> {
+pub(crate) fn selector(text: &str) -> Result<Selector, String> {
     let wrong = || format!("unable to parse requirement: {text}");
     let mut expressions = Vec::new();
     for part in parts(text) {
