@@ -349,12 +349,17 @@ impl Facts<'_> {
     fn values(&self, template: &Template) -> minijinja::Value {
         let from = self.project.from.as_ref();
         let any = |is: fn(Owned) -> bool| self.owned.iter().any(|&owned| is(owned));
-        let owned = self.owned.iter().map(|owned| {
+        // Without a condition there is nothing to say of it.
+        let available = |owned: Owned| owned.available().filter(|_| self.has_conditions);
+        let owned = self.owned.iter().map(|&owned| {
+            let (is_available, available_status) = available(owned).unzip();
             context! {
                 kind => owned.kind(),
                 module => owned.module(),
                 name => owned.name(),
                 function => template.names(owned.function().trim_end()),
+                is_available => is_available.map(str::trim_end),
+                available_status => available_status,
             }
         });
         context! {
@@ -363,6 +368,7 @@ impl Facts<'_> {
             message => any(Owned::has_message),
             pods => any(Owned::has_pods),
             workload => any(|owned| owned.has_pods() || owned == Owned::Service),
+            awaited => self.owned.iter().any(|&owned| available(owned).is_some()),
             plain => from.is_none(),
             sample => self.has_sample(),
             conditions => self.has_conditions,

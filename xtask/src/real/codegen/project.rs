@@ -149,7 +149,8 @@ fn regenerate(tools: &Tools<'_>, variant: &Variant, project: &Path) -> Result<()
 
 /// Runs the project's program against a server, as the user that its manifests make, and applies the sample.
 fn reconcile(tools: &Tools<'_>, variant: &Variant, project: &Path) -> Result<()> {
-    let server = Server::setpoint(tools.setpoint)?;
+    // With controllers: a Deployment that is owned is to become available.
+    let server = Server::setpoint_cluster(tools.setpoint)?;
     let stage = Stage::new(tools.kubectl.clone(), server.kubeconfig(), tools.setpoint)?;
     let path = |path: &str| project.join(path).display().to_string();
     let rendered = stage.kubectl(&format!("kustomize {}", path("config/default")))?;

@@ -63,6 +63,10 @@ fn pod_template(object: &api::Widget, restart_policy: &str) -> Value {
 {% for child in owned %}
 
 {{ child.function }}
+{% if child.is_available %}
+
+{{ child.is_available }}
+{% endif %}
 {% endfor %}
 
 #[cfg(test)]
@@ -93,5 +97,21 @@ mod tests {
         assert!(setpoint::owner::is_controlled_by(&child, &object()));
         Ok(())
     }
+{% if child.is_available %}
+
+    #[test]
+    fn the_{{ child.name }}_is_available_when_its_status_says_so() -> Result<(), serde_json::Error> {
+        let mut child = {{ child.name }}(&object())?;
+        assert!(!{{ child.name }}_is_available(&child), "nobody has looked at it");
+        child.metadata.generation = Some(1);
+        child.status = Some(serde_json::from_value(json!({{ child.available_status }}))?);
+        assert!({{ child.name }}_is_available(&child));
+{% if child.kind != "Job" %}
+        child.metadata.generation = Some(2);
+        assert!(!{{ child.name }}_is_available(&child), "that was said of another spec");
+{% endif %}
+        Ok(())
+    }
+{% endif %}
 {% endfor %}
 }

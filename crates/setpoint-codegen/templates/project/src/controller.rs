@@ -2,6 +2,7 @@
 
 {% if owned %}
 use std::fmt::Debug;
+use std::sync::Arc;
 
 {% for child in owned %}
 use k8s_openapi::api::{{ child.module }}::{{ child.kind }};
@@ -74,26 +75,58 @@ pub async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileE
     let outcome = make(&object, &cx).await;
 {% if conditions %}
     let ready = match &outcome {
+{% if awaited %}
+        Ok(None) => new_condition(READY, true, "Reconciled", "everything is in place"),
+        // It comes again when the child changes.
+        Ok(Some(child)) => {
+            let message = format!("the {child} is not available yet");
+            new_condition(READY, false, format!("{child}NotAvailable"), message)
+        }
+{% else %}
         Ok(()) => new_condition(READY, true, "Reconciled", "everything is in place"),
+{% endif %}
         Err(error) => new_condition(READY, false, "Failed", error.to_string()),
     };
     write_status(&object, ready, &cx).await?;
 {% endif %}
     // What failed is tried again, later and later.
+{% if awaited %}
+    outcome.map(|_| Action::done())
+{% else %}
     outcome.map(|()| Action::done())
+{% endif %}
 }
 
 /// Makes everything that the object asks for. Called again and again, it changes nothing that is as it should be.
 {% if owned %}
+{% if awaited %}
+/// Says which child is not available yet, the first of them.
+async fn make(object: &api::Widget, cx: &Context) -> Result<Option<&'static str>, ReconcileError> {
+{% for child in owned %}
+{% if child.is_available %}
+    let {{ child.name }} = keep(object, children::{{ child.name }}(object)?, cx).await?;
+{% else %}
+    keep(object, children::{{ child.name }}(object)?, cx).await?;
+{% endif %}
+{% endfor %}
+{% for child in owned if child.is_available %}
+    if !children::{{ child.name }}_is_available(&{{ child.name }}) {
+        return Ok(Some("{{ child.kind }}"));
+    }
+{% endfor %}
+    Ok(None)
+}
+{% else %}
 async fn make(object: &api::Widget, cx: &Context) -> Result<(), ReconcileError> {
 {% for child in owned %}
     keep(object, children::{{ child.name }}(object)?, cx).await?;
 {% endfor %}
     Ok(())
 }
+{% endif %}
 
-/// Makes sure that a child is there, is as wanted, and is ours.
-async fn keep<C>(object: &api::Widget, wanted: C, cx: &Context) -> Result<(), ReconcileError>
+/// Makes sure that a child is there, is as wanted, and is ours. Returns it as it is now.
+async fn keep<C>(object: &api::Widget, wanted: C, cx: &Context) -> Result<Arc<C>, ReconcileError>
 where
     C: Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     C: Serialize + Debug,
@@ -104,11 +137,16 @@ where
         return Err(format!("the {} {name} is there already, and is not ours", C::kind(&())).into());
     }
     let api: Api<C> = Api::namespaced(cx.client(), &namespace);
-    if let Ensured::Created(_) = ensure(&api, current.as_deref(), &wanted).await? {
-        let note = format!("made the {} {name}", C::kind(&()));
-        cx.recorder().event(object, Event::normal("Created", note));
+    match ensure(&api, current.as_deref(), &wanted).await? {
+        Ensured::Created(child) => {
+            let note = format!("made the {} {name}", C::kind(&()));
+            cx.recorder().event(object, Event::normal("Created", note));
+            Ok(Arc::new(child))
+        }
+        Ensured::Updated(child) => Ok(Arc::new(child)),
+        // As wanted: what is there already.
+        Ensured::Unchanged => Ok(current.unwrap_or_else(|| Arc::new(wanted))),
     }
-    Ok(())
 }
 {% else %}
 async fn make(object: &api::Widget, _cx: &Context) -> Result<(), ReconcileError> {

@@ -120,6 +120,15 @@ async fn scenario(world: &World) -> anyhow::Result<()> {
     let object: api::Widget = serde_saphyr::from_str(sample)?;
     let name = objects.create(&PostParams::default(), &object).await?.name_any();
     sleep(PROMPT).await;
+{% for child in owned if child.is_available %}
+    // Nobody runs pods here.
+    let children: Api<{{ child.kind }}> = Api::default_namespaced(world.direct());
+    let works = Patch::Merge(json!({"status": {{ child.available_status }}}));
+    children.patch_status(&name, &PatchParams::default(), &works).await?;
+{% endfor %}
+{% if awaited %}
+    sleep(PROMPT).await;
+{% endif %}
 {% if conditions %}
     let status = serde_json::to_value(objects.get(&name).await?.status)?;
     let conditions = status["conditions"].as_array().context("no status was written")?;

@@ -13,12 +13,21 @@ use kube::api::DeleteParams;
 {% if sample %}
 use kube::ResourceExt;
 {% endif %}
+{% if sample and awaited %}
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::json;
+{% else %}
 use kube::api::{Api, PostParams};
+{% endif %}
 {% if not sample %}
 use setpoint::Metrics;
 {% endif %}
 {% if sample and conditions and plain %}
+{% if awaited %}
+use setpoint::conditions::{find_condition, is_condition_true};
+{% else %}
 use setpoint::conditions::is_condition_true;
+{% endif %}
 {% endif %}
 use setpoint::controller::Runtime;
 {% if sample %}
@@ -109,6 +118,26 @@ fn an_object_is_reconciled() {
     run(async |world| {
         let object = objects(world).create(&PostParams::default(), &example()).await.unwrap();
         sleep(SETTLED).await;
+{% for child in owned if child.is_available %}
+
+        // Nobody runs pods here: the test says that they work.
+        let now = objects(world).get(&object.name_any()).await.unwrap();
+{% if plain %}
+        let status = now.status.expect("it was written");
+        let ready = find_condition(&status.conditions, READY).expect("there is one");
+        assert_eq!((&*ready.status, &*ready.reason), ("False", "{{ child.kind }}NotAvailable"));
+{% else %}
+        let ready = &serde_json::to_value(now.status).unwrap()["conditions"][0];
+        assert_eq!((&ready["status"], &ready["reason"]), (&"False".into(), &"{{ child.kind }}NotAvailable".into()));
+{% endif %}
+        let children: Api<{{ child.kind }}> = Api::default_namespaced(world.direct());
+        let works = Patch::Merge(json!({"status": {{ child.available_status }}}));
+        children.patch_status(&object.name_any(), &PatchParams::default(), &works).await.unwrap();
+        sleep(SETTLED).await;
+{% endfor %}
+{% if awaited %}
+
+{% endif %}
         let now = objects(world).get(&object.name_any()).await.unwrap();
 {% if conditions and plain %}
         let status = now.status.expect("it was written");

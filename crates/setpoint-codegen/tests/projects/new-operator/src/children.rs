@@ -49,6 +49,16 @@ pub(crate) fn deployment(object: &api::Shop) -> Result<Deployment, serde_json::E
     }))
 }
 
+/// Whether the Deployment has pods that work, as this spec wants them.
+pub(crate) fn deployment_is_available(child: &Deployment) -> bool {
+    child.status.as_ref().is_some_and(|status| {
+        let mut conditions = status.conditions.iter().flatten();
+        let available = conditions.find(|one| one.type_.as_deref() == Some("Available"));
+        status.observed_generation >= child.metadata.generation
+            && available.is_some_and(|one| one.status.as_deref() == Some("True"))
+    })
+}
+
 /// The ConfigMap of an object.
 pub(crate) fn config_map(object: &api::Shop) -> Result<ConfigMap, serde_json::Error> {
     serde_json::from_value(json!({
@@ -78,6 +88,23 @@ mod tests {
         let child = deployment(&object())?;
         assert_eq!(child.name_any(), "one");
         assert!(setpoint::owner::is_controlled_by(&child, &object()));
+        Ok(())
+    }
+
+    #[test]
+    fn the_deployment_is_available_when_its_status_says_so() -> Result<(), serde_json::Error> {
+        let mut child = deployment(&object())?;
+        assert!(!deployment_is_available(&child), "nobody has looked at it");
+        child.metadata.generation = Some(1);
+        child.status = Some(serde_json::from_value(
+            json!({"observedGeneration": 1, "conditions": [{"type": "Available", "status": "True"}]}),
+        )?);
+        assert!(deployment_is_available(&child));
+        child.metadata.generation = Some(2);
+        assert!(
+            !deployment_is_available(&child),
+            "that was said of another spec"
+        );
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The controller: makes the world match each `Shop`.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -47,23 +48,32 @@ pub async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileE
     }
     let outcome = make(&object, &cx).await;
     let ready = match &outcome {
-        Ok(()) => new_condition(READY, true, "Reconciled", "everything is in place"),
+        Ok(None) => new_condition(READY, true, "Reconciled", "everything is in place"),
+        // It comes again when the child changes.
+        Ok(Some(child)) => {
+            let message = format!("the {child} is not available yet");
+            new_condition(READY, false, format!("{child}NotAvailable"), message)
+        }
         Err(error) => new_condition(READY, false, "Failed", error.to_string()),
     };
     write_status(&object, ready, &cx).await?;
     // What failed is tried again, later and later.
-    outcome.map(|()| Action::done())
+    outcome.map(|_| Action::done())
 }
 
 /// Makes everything that the object asks for. Called again and again, it changes nothing that is as it should be.
-async fn make(object: &api::Shop, cx: &Context) -> Result<(), ReconcileError> {
-    keep(object, children::deployment(object)?, cx).await?;
+/// Says which child is not available yet, the first of them.
+async fn make(object: &api::Shop, cx: &Context) -> Result<Option<&'static str>, ReconcileError> {
+    let deployment = keep(object, children::deployment(object)?, cx).await?;
     keep(object, children::config_map(object)?, cx).await?;
-    Ok(())
+    if !children::deployment_is_available(&deployment) {
+        return Ok(Some("Deployment"));
+    }
+    Ok(None)
 }
 
-/// Makes sure that a child is there, is as wanted, and is ours.
-async fn keep<C>(object: &api::Shop, wanted: C, cx: &Context) -> Result<(), ReconcileError>
+/// Makes sure that a child is there, is as wanted, and is ours. Returns it as it is now.
+async fn keep<C>(object: &api::Shop, wanted: C, cx: &Context) -> Result<Arc<C>, ReconcileError>
 where
     C: Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     C: Serialize + Debug,
@@ -83,11 +93,16 @@ where
         .into());
     }
     let api: Api<C> = Api::namespaced(cx.client(), &namespace);
-    if let Ensured::Created(_) = ensure(&api, current.as_deref(), &wanted).await? {
-        let note = format!("made the {} {name}", C::kind(&()));
-        cx.recorder().event(object, Event::normal("Created", note));
+    match ensure(&api, current.as_deref(), &wanted).await? {
+        Ensured::Created(child) => {
+            let note = format!("made the {} {name}", C::kind(&()));
+            cx.recorder().event(object, Event::normal("Created", note));
+            Ok(Arc::new(child))
+        }
+        Ensured::Updated(child) => Ok(Arc::new(child)),
+        // As wanted: what is there already.
+        Ensured::Unchanged => Ok(current.unwrap_or_else(|| Arc::new(wanted))),
     }
-    Ok(())
 }
 
 async fn write_status(

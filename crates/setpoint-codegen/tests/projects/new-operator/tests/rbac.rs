@@ -126,6 +126,15 @@ async fn scenario(world: &World) -> anyhow::Result<()> {
         .await?
         .name_any();
     sleep(PROMPT).await;
+    // Nobody runs pods here.
+    let children: Api<Deployment> = Api::default_namespaced(world.direct());
+    let works = Patch::Merge(
+        json!({"status": {"observedGeneration": 1, "conditions": [{"type": "Available", "status": "True"}]}}),
+    );
+    children
+        .patch_status(&name, &PatchParams::default(), &works)
+        .await?;
+    sleep(PROMPT).await;
     let status = serde_json::to_value(objects.get(&name).await?.status)?;
     let conditions = status["conditions"]
         .as_array()

@@ -8,10 +8,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use new_operator::READY;
 use new_operator::{api, controller, reconcile};
-use setpoint::conditions::is_condition_true;
+use serde_json::json;
+use setpoint::conditions::{find_condition, is_condition_true};
 use setpoint::controller::Runtime;
 use setpoint::{Action, Context, Metrics, ObjectKey};
 use setpoint_apiserver::ApiServer;
@@ -98,6 +99,25 @@ fn an_object_is_reconciled() {
             .await
             .unwrap();
         sleep(SETTLED).await;
+
+        // Nobody runs pods here: the test says that they work.
+        let now = objects(world).get(&object.name_any()).await.unwrap();
+        let status = now.status.expect("it was written");
+        let ready = find_condition(&status.conditions, READY).expect("there is one");
+        assert_eq!(
+            (&*ready.status, &*ready.reason),
+            ("False", "DeploymentNotAvailable")
+        );
+        let children: Api<Deployment> = Api::default_namespaced(world.direct());
+        let works = Patch::Merge(
+            json!({"status": {"observedGeneration": 1, "conditions": [{"type": "Available", "status": "True"}]}}),
+        );
+        children
+            .patch_status(&object.name_any(), &PatchParams::default(), &works)
+            .await
+            .unwrap();
+        sleep(SETTLED).await;
+
         let now = objects(world).get(&object.name_any()).await.unwrap();
         let status = now.status.expect("it was written");
         assert!(is_condition_true(&status.conditions, READY), "{status:?}");
