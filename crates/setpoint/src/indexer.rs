@@ -6,7 +6,6 @@ mod found;
 mod index;
 mod view;
 
-use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -55,11 +54,6 @@ struct Inner<T> {
     watermarks: BTreeMap<Scope, ResourceVersion>,
 }
 
-/// What tells a function from others: of two that are written in different places it is different.
-pub(crate) fn origin_of<F: 'static>(_: &F) -> TypeId {
-    TypeId::of::<F>()
-}
-
 /// Why an index could not be added or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -106,29 +100,25 @@ impl<T: Object> Indexer<T> {
         if name == NAMESPACE_INDEX || inner.indices.contains_key(&name) {
             return Err(IndexError::Exists(name));
         }
-        Indexer::put_index(&mut inner, name, (origin_of(&function), Arc::new(function)));
+        Indexer::put_index(&mut inner, name, IndexFn::new(function));
         Ok(())
     }
 
-    /// The same, but an index that is there already with a function of this origin is fine.
-    pub(crate) fn ensure_index(
-        &self,
-        name: &str,
-        (origin, function): (TypeId, IndexFn<T>),
-    ) -> Result<(), IndexError> {
+    /// The same, but an index that is there already with this function is fine.
+    pub(crate) fn ensure_index(&self, name: &str, function: IndexFn<T>) -> Result<(), IndexError> {
         let mut inner = self.inner.write();
-        if inner.indices.get(name).is_some_and(|index| index.origin == origin) {
+        if inner.indices.get(name).is_some_and(|index| index.function.is_same(&function)) {
             return Ok(());
         }
         if name == NAMESPACE_INDEX || inner.indices.contains_key(name) {
             return Err(IndexError::Exists(name.to_owned()));
         }
-        Indexer::put_index(&mut inner, name.to_owned(), (origin, function));
+        Indexer::put_index(&mut inner, name.to_owned(), function);
         Ok(())
     }
 
-    fn put_index(inner: &mut Inner<T>, name: String, (origin, function): (TypeId, IndexFn<T>)) {
-        let mut index = Index::new(origin, function);
+    fn put_index(inner: &mut Inner<T>, name: String, function: IndexFn<T>) {
+        let mut index = Index::new(function);
         inner.store.for_each(&mut |slot, object| {
             let values = index.values_of(object);
             index.set(object.key(), slot, &values);

@@ -12,7 +12,6 @@ mod look;
 mod observer;
 mod supervisor;
 
-use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -194,8 +193,8 @@ impl<T: Object> SharedInformer<T> {
         self.inner.core.indexer.add_index(name, function)
     }
 
-    /// The same, but an index that is there already with a function of this origin is fine.
-    pub(crate) fn ensure_index(&self, name: &str, function: (TypeId, IndexFn<T>)) -> Result<(), IndexError> {
+    /// The same, but an index that is there already with this function is fine.
+    pub(crate) fn ensure_index(&self, name: &str, function: IndexFn<T>) -> Result<(), IndexError> {
         self.inner.core.indexer.ensure_index(name, function)
     }
 

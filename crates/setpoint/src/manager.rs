@@ -326,26 +326,28 @@ impl Manager {
         let is_ready = Arc::new(AtomicBool::new(false));
         checks.of_manager(is_ready.clone(), runtime.factory.clone(), election.clone());
         let mut stages = Stages::default();
-        // From the beginning: a certificate may take its time.
         let _signals = self.signals.then(|| stop_on_signals(&runtime.env, runtime.shutdown.clone()));
-        tokio::select! {
-            biased;
-            served = serve(&runtime, &mut stages, self.health, checks, self.metrics) => served?,
-            () = runtime.shutdown.cancelled() => {}
-        }
-        start(&runtime, &mut stages, self.early);
-        let stopping = stages.begin();
-        if let Some((address, server)) = self.webhooks {
-            stages.run(serve_webhooks(&runtime, address, server, stopping).await?);
-        }
+        let served = async {
+            serve(&runtime, &mut stages, self.health, checks, self.metrics).await?;
+            start(&runtime, &mut stages, self.early);
+            let stopping = stages.begin();
+            if let Some((address, server)) = self.webhooks {
+                stages.run(serve_webhooks(&runtime, address, server, stopping).await?);
+            }
+            Ok(())
+        };
+        let served: Result<(), ManagerError> = served.await;
         let (led, everywhere): (Vec<_>, Vec<_>) =
             controllers.into_iter().partition(|controller| election.is_some() && controller.needs_lease());
         let mut led = Led::Waiting(led);
-        let prepared = tokio::select! {
-            biased;
-            () = runtime.shutdown.cancelled() => Ok(None),
-            failed = stages.first_failure() => Err(failed),
-            prepared = prepare_all(&runtime, everywhere, &mut led, is_warm) => prepared,
+        let prepared = match served {
+            Err(failed) => Err(failed),
+            Ok(()) => tokio::select! {
+                biased;
+                () = runtime.shutdown.cancelled() => Ok(None),
+                failed = stages.first_failure() => Err(failed),
+                prepared = prepare_all(&runtime, everywhere, &mut led, is_warm) => prepared,
+            },
         };
         let outcome = match prepared {
             Err(failed) => Err(failed),

@@ -1,5 +1,6 @@
 //! Beside the manager: what serves HTTP in a controller's process, for health, metrics, webhooks and pages.
 
+mod open;
 mod reviewer;
 mod stall;
 #[cfg(test)]
@@ -8,7 +9,6 @@ mod tests;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -19,29 +19,48 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
-use setpoint_env::{Env, Task};
+use setpoint_env::{Env, Later, Task};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use self::open::{Open, Patience, Verdict};
 pub use self::reviewer::{Reviewer, Who};
 use self::stall::Stalling;
 
-/// How long a handshake, the time to the first request, and the head of each request may take.
-const HEAD_TIME: Duration = Duration::from_secs(10);
-/// How often a client of HTTP/2 is asked whether it is there, and how long it may take to say so.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_ANSWER: Duration = Duration::from_secs(15);
-/// How long a client may take nothing of an answer.
-const STALL: Duration = Duration::from_secs(30);
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// A handshake, the time to the first request, and the head of each request. Also the time between the announcement
+    /// that a connection ends and its end.
+    head: Duration,
+    /// How often a client of HTTP/2 is asked whether it is there.
+    ping_interval: Duration,
+    /// How long it may take to say so.
+    ping_answer: Duration,
+    /// How long it may take nothing of an answer.
+    stall: Duration,
+    /// How long it may keep a connection of HTTP/2 without a request, as kube-apiserver lets its clients.
+    idle: Duration,
+}
+
+const LIMITS: Limits = Limits {
+    head: Duration::from_secs(10),
+    ping_interval: Duration::from_secs(30),
+    ping_answer: Duration::from_secs(15),
+    stall: Duration::from_secs(30),
+    idle: Duration::from_secs(90),
+};
 
 /// Why somebody is not let in: the code and the words of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub StatusCode, pub String);
 
 /// Accepts connections, with or without TLS, in HTTP/1.1 and HTTP/2. There is a limit on how many there are at once; one on
-/// which no request comes, whose client is gone, or which takes nothing of its answer, is closed to make room.
+/// which no request comes, whose client is gone, or which takes nothing of its answer, is closed to make room. A client of
+/// HTTP/2 is told before that it is to open another.
 #[derive(Clone)]
 #[must_use = "a server does nothing until it serves"]
 pub struct HttpServer {
@@ -50,13 +69,14 @@ pub struct HttpServer {
     connections: usize,
     streams: u32,
     grace: Duration,
+    limits: Limits,
 }
 
 impl HttpServer {
     /// A server without TLS: 64 connections at once, of 64 requests each; two seconds for answers at the end.
     pub fn new(env: &Env) -> HttpServer {
         let grace = Duration::from_secs(2);
-        HttpServer { env: env.clone(), tls: None, connections: 64, streams: 64, grace }
+        HttpServer { env: env.clone(), tls: None, connections: 64, streams: 64, grace, limits: LIMITS }
     }
 
     /// Serves HTTPS, if there are settings for it.
@@ -118,9 +138,9 @@ impl HttpServer {
     {
         // Small answers are to arrive at once.
         let _unsupported = stream.set_nodelay(true);
-        let stream = Stalling::new(stream, STALL);
+        let stream = Stalling::new(stream, self.limits.stall);
         let Some(tls) = self.tls.clone() else { return self.connection(stream, shutdown, answer).await };
-        match tokio::time::timeout(HEAD_TIME, TlsAcceptor::from(tls).accept(stream)).await {
+        match tokio::time::timeout(self.limits.head, TlsAcceptor::from(tls).accept(stream)).await {
             Ok(Ok(stream)) => self.connection(stream, shutdown, answer).await,
             Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
             Err(_) => tracing::debug!("a handshake took too long"),
@@ -136,39 +156,45 @@ impl HttpServer {
         B::Data: Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let has_asked = Arc::new(AtomicBool::new(false));
-        let asked = has_asked.clone();
+        let (open, limits) = (Open::new(), self.limits);
+        let opened = open.clone();
         let service = service_fn(move |request| {
-            asked.store(true, Ordering::Relaxed);
-            let answer = answer(request);
-            async move { Ok::<_, Infallible>(answer.await) }
+            let (request, answer) = (opened.begin(), answer(request));
+            async move { Ok::<_, Infallible>(answer.await.map(|body| request.body(body))) }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head);
         builder
             .http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(self.streams)
-            .keep_alive_interval(PING_INTERVAL)
-            .keep_alive_timeout(PING_ANSWER);
+            .keep_alive_interval(limits.ping_interval)
+            .keep_alive_timeout(limits.ping_answer);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-        // hyper has this limit for heads of HTTP/1.1, but none until it knows the version, and none for HTTP/2.
-        let mut first_request = pin!(tokio::time::sleep(HEAD_TIME));
-        let (mut is_late, mut is_ending) = (false, false);
+        // hyper has a limit for heads of HTTP/1.1, but none until it knows the version, and none for HTTP/2.
+        let patience = Patience { first_request: limits.head, idle: limits.idle, stall: limits.stall };
+        let mut wait = pin!(tokio::time::sleep(limits.head));
+        let (mut is_stopping, mut is_ending) = (false, false);
         let ended = loop {
             tokio::select! {
                 biased;
                 ended = connection.as_mut() => break ended,
-                () = shutdown.cancelled(), if !is_ending => {
-                    is_ending = true;
+                () = shutdown.cancelled(), if !is_stopping => {
+                    is_stopping = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = first_request.as_mut(), if !is_late => {
-                    is_late = true;
-                    if !has_asked.load(Ordering::Relaxed) {
-                        return tracing::debug!("no request came in time");
+                () = wait.as_mut() => match open.judge(patience) {
+                    Verdict::Keep(until) => wait.as_mut().reset(until),
+                    why if is_ending || why == Verdict::NeverAsked => {
+                        return tracing::debug!(?why, "a connection was closed");
                     }
-                }
+                    // What else is open on it can still be answered.
+                    _ => {
+                        is_ending = true;
+                        connection.as_mut().graceful_shutdown();
+                        wait.as_mut().reset(Instant::now().later(limits.head));
+                    }
+                },
             }
         };
         if let Err(error) = ended {

@@ -1,9 +1,10 @@
 //! Before stage 1: what to watch, as a value.
 
 mod predicate;
+mod selector;
 
 use std::any::TypeId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::RangeFull;
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use self::predicate::{Change, Predicate};
+use self::selector::joined;
 use crate::factory::Defaults;
-use crate::indexer::{IndexFn, origin_of};
+use crate::indexer::IndexFn;
 use crate::{Held, InformerBuilder, SharedInformer};
 
 /// What can be watched: every [`kube::Resource`], also a [`DynamicObject`], and the metadata of either.
@@ -56,7 +58,8 @@ pub struct Watch<T> {
     fields: BTreeSet<String>,
     namespaces: Option<BTreeSet<String>>,
     predicate: Predicate<T>,
-    indices: BTreeMap<String, (TypeId, IndexFn<T>)>,
+    /// All that were asked for: whoever makes them finds out whether a name stands for two.
+    indices: Vec<(String, IndexFn<T>)>,
 }
 
 /// An informer of the kind, without selectors.
@@ -128,23 +131,21 @@ impl<T: Watchable> Watch<T> {
             fields: BTreeSet::new(),
             namespaces: None,
             predicate: Predicate::default(),
-            indices: BTreeMap::new(),
+            indices: Vec::new(),
         }
     }
 
     /// Only objects whose labels match, like `app=web,tier in (a,b)`.
     #[doc(alias = "label_selector")]
     pub fn labels(mut self, selector: impl Into<String>) -> Watch<T> {
-        let requirements = requirements(&selector.into());
-        self.labels
-            .extend(requirements.iter().map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()));
+        self.labels.extend(selector::of_labels(&selector.into()));
         self
     }
 
     /// Only objects whose fields match, like `spec.nodeName=n1`. Which fields there are depends on the kind.
     #[doc(alias = "field_selector")]
     pub fn fields(mut self, selector: impl Into<String>) -> Watch<T> {
-        self.fields.extend(requirements(&selector.into()));
+        self.fields.extend(selector::of_fields(&selector.into()));
         self
     }
 
@@ -187,9 +188,9 @@ impl<T: Watchable> Watch<T> {
     /// Adds an index to the cache: [`Lister::by_index`](crate::Lister::by_index) finds the objects for which `function`
     /// gives a value, without a look at the others.
     ///
-    /// Equal watches share a cache, and its indices: a name stands for one function everywhere. If two controllers mean
-    /// different ones by it, the second does not start. (Closures are the same if they are written in the same place: what
-    /// one captures should not change what it gives.)
+    /// Equal watches share a cache, and its indices: a name stands for one function everywhere. Who means another one by it
+    /// does not start. A function, or a closure that captures nothing, is the same wherever it is named. One that captures
+    /// something, or a pointer to a function, is the same only in clones of one watch.
     ///
     /// ```
     /// use setpoint::k8s_openapi::api::core::v1::{Node, Pod};
@@ -217,16 +218,16 @@ impl<T: Watchable> Watch<T> {
         name: impl Into<String>,
         function: impl Fn(&T) -> Vec<String> + Send + Sync + 'static,
     ) -> Watch<T> {
-        self.indices.insert(name.into(), (origin_of(&function), Arc::new(function)));
+        self.indices.push((name.into(), IndexFn::new(function)));
         self
     }
 
-    pub(crate) fn indices(&self) -> impl Iterator<Item = (&str, (TypeId, IndexFn<T>))> {
-        self.indices.iter().map(|(name, (origin, function))| (name.as_str(), (*origin, function.clone())))
+    pub(crate) fn indices(&self) -> impl Iterator<Item = (&str, IndexFn<T>)> {
+        self.indices.iter().map(|(name, function)| (name.as_str(), function.clone()))
     }
 
     pub(crate) fn has_index(&self, name: &str) -> bool {
-        self.indices.contains_key(name)
+        self.indices.iter().any(|(other, _)| other == name)
     }
 
     pub(crate) fn kind(&self) -> &Kind {
@@ -263,34 +264,6 @@ impl<T: Watchable> Watch<T> {
         );
         WatchId { cached: TypeId::of::<T>(), what }
     }
-}
-
-/// The requirements of a selector: what stands between its commas, but for those of a set, `tier in (a,b)`, and those that
-/// a backslash makes a part of a value.
-fn requirements(selector: &str) -> Vec<String> {
-    let (mut all, mut one) = (Vec::new(), String::new());
-    let (mut depth, mut is_escaped) = (0_i32, false);
-    for c in selector.chars() {
-        match c {
-            ',' if depth <= 0 && !is_escaped => {
-                all.push(std::mem::take(&mut one));
-                continue;
-            }
-            '(' if !is_escaped => depth += 1,
-            ')' if !is_escaped => depth -= 1,
-            _ => {}
-        }
-        is_escaped = c == '\\' && !is_escaped;
-        one.push(c);
-    }
-    all.push(one);
-    all.retain(|one| !one.is_empty());
-    all
-}
-
-fn joined(requirements: &BTreeSet<String>) -> Option<String> {
-    let all: Vec<&str> = requirements.iter().map(String::as_str).collect();
-    (!all.is_empty()).then(|| all.join(","))
 }
 
 impl<T> Clone for Watch<T> {
@@ -379,10 +352,10 @@ mod tests {
 
     #[test]
     fn a_selector_is_the_same_in_one_piece_and_in_several() {
-        let one = Watch::<Pod>::new().labels("tier in (b,a), app=web,,").fields(r"a.b=1\,2,c=d");
-        let two = Watch::<Pod>::new().labels("app=web").labels("tier in (b,a)").labels("").fields("c=d");
+        let one = Watch::<Pod>::new().labels("tier in (b, a), app == web,,").fields(r"a.b=1\,2,c==d");
+        let two = Watch::<Pod>::new().labels("app=web").labels("tier in (a,b)").labels("").fields("c=d");
         assert_eq!(one.id(), two.fields(r"a.b=1\,2").id());
-        assert_eq!(one.to_string(), r"pods with labels app=web,tier in (b,a) with fields a.b=1\,2,c=d");
+        assert_eq!(one.to_string(), r"pods with labels app=web,tier in (a,b) with fields a.b=1\,2,c=d");
     }
 
     #[test]

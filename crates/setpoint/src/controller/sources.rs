@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
@@ -94,6 +94,8 @@ pub(super) struct Attached<Q> {
     replay: Option<Box<dyn Replay<Q>>>,
     /// How many wait until it has synced.
     pub(super) waiting: AtomicUsize,
+    /// Whether it can be read.
+    pub(super) is_published: AtomicBool,
     /// Of one that came while the controller runs. It goes last; then the cache goes too, if nobody else has it.
     _lease: Option<Lease>,
 }
@@ -145,6 +147,7 @@ impl<Q: Key> Sources<Q> {
             replay: rule.map(|rule| -> Box<dyn Replay<Q>> { Box::new(Cached { rule, lister }) }),
             cache: Arc::new(Watched::new(informer, self.queue.clone(), numbers)),
             waiting: AtomicUsize::new(0),
+            is_published: AtomicBool::new(false),
             _lease: lease,
         };
         attached.cache.start();
@@ -180,6 +183,7 @@ impl<Q: Key> Sources<Q> {
 
     /// From now on its objects can be read, and what is written is looked for in its cache.
     pub(super) fn publish(&self, attached: &Attached<Q>) {
+        attached.is_published.store(true, Ordering::Relaxed);
         if self.caches.add(&attached.cache) {
             (attached.list_in)(&self.listers);
         }
@@ -204,15 +208,26 @@ impl<Q: Key> Sources<Q> {
 
     /// Stops watching: when this returns, nothing of it comes into the queue any more, and no key is held for it.
     pub(super) async fn detach(&self, attached: Arc<Attached<Q>>) {
-        self.attached.lock().retain(|other| !Arc::ptr_eq(other, &attached));
+        // Also if nobody waits until the end.
+        let _released = Released(&attached);
+        if let Some(handler) = self.hide(&attached) {
+            handler.remove().await;
+        }
+    }
+
+    /// The same at once, where nobody can wait: what the handler is about to queue may still come.
+    pub(super) fn forget(&self, attached: &Attached<Q>) {
+        let _released = Released(attached);
+        drop(self.hide(attached));
+    }
+
+    /// Nobody can read it any more. Gives back its handler.
+    fn hide(&self, attached: &Attached<Q>) -> Option<Registration> {
+        self.attached.lock().retain(|other| !std::ptr::eq(&**other, attached));
         if self.caches.remove(&attached.cache) {
             self.listers.remove(&attached.id);
         }
-        let handler = attached.handler.lock().take();
-        if let Some(handler) = handler {
-            handler.remove().await;
-        }
-        attached.cache.release();
+        attached.handler.lock().take()
     }
 
     /// The keys that the cached objects concern, watch by watch.
@@ -221,6 +236,15 @@ impl<Q: Key> Sources<Q> {
         for replay in all.iter().filter_map(|attached| attached.replay.as_deref()) {
             replay.keys().await.into_iter().for_each(&mut queue);
         }
+    }
+}
+
+/// A watch for which no key is held any more when this goes.
+struct Released<'a, Q>(&'a Attached<Q>);
+
+impl<Q> Drop for Released<'_, Q> {
+    fn drop(&mut self) {
+        self.0.cache.release();
     }
 }
 

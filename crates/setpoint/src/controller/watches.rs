@@ -1,5 +1,6 @@
 //! Watches that come and go while a controller runs.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -10,7 +11,7 @@ use tokio::sync::watch;
 use super::enqueue::MapFn;
 use super::sources::{Attached, Sources};
 use super::{Key, owner_map};
-use crate::watch::{IntoWatch, Kind, Watch, Watchable};
+use crate::watch::{IntoWatch, Kind, Watch, WatchId, Watchable};
 use crate::{CacheSyncError, Held, IndexError, ObjectKey};
 
 /// The watches of a controller that runs, to add to and to take from: for operators of kinds that users make.
@@ -20,7 +21,8 @@ use crate::{CacheSyncError, Held, IndexError, ObjectKey};
 /// and goes with the last one.
 ///
 /// To add a watch takes until its first list is there, and a reconcile that waits keeps its worker. Let it wait for seconds
-/// ([`Watches::sync_limit`]) where the kind may be one that cannot be listed, and try again later.
+/// ([`Watches::sync_limit`]) where the kind may be one that cannot be listed, and try again later. If the wait is cut off,
+/// as by [`Controller::time_limit`](super::Controller::time_limit), nothing is added.
 ///
 /// ```
 /// # use setpoint::kube::core::DynamicObject;
@@ -130,32 +132,20 @@ impl<Q: Key> Watches<Q> {
 
     async fn add<T: Watchable>(&self, watch: Watch<T>, map: Option<MapFn<T, Q>>) -> Result<(), WatchError> {
         let sources = self.sources().await?;
-        let (attached, waiting) = {
+        let mut waiting = {
             let mut added = sources.added.lock();
             let attached = match added.entry(watch.id()) {
                 Entry::Occupied(there) => there.get().clone(),
                 Entry::Vacant(place) => place.insert(sources.lease(&watch, map)?).clone(),
             };
-            let waiting = Waiting::new(attached.clone());
-            (attached, waiting)
+            Waiting::new(sources.clone(), watch.id(), attached)
         };
         let limit = self.sync_limit.unwrap_or(sources.sync_limit);
-        let synced = sources.sync(std::slice::from_ref(&attached), limit).await;
-        let removed = {
-            let mut added = sources.added.lock();
-            let is_there = added.get(&watch.id()).is_some_and(|other| Arc::ptr_eq(other, &attached));
-            // Others may wait longer.
-            let is_last = waiting.end();
-            match (is_there, synced.is_ok()) {
-                (true, true) => {
-                    sources.publish(&attached);
-                    return Ok(());
-                }
-                (true, false) if is_last => added.remove(&watch.id()),
-                _ => None,
-            }
-        };
-        if let Some(attached) = removed {
+        let synced = sources.sync(std::slice::from_ref(&waiting.attached), limit).await;
+        if synced.is_ok() && waiting.publish() {
+            return Ok(());
+        }
+        if let Some(attached) = waiting.give_up() {
             sources.detach(attached).await;
         }
         synced?;
@@ -170,24 +160,52 @@ impl<Q: Key> Watches<Q> {
     }
 }
 
-/// Somebody who waits until a watch has synced.
-struct Waiting<Q>(Arc<Attached<Q>>);
+/// Somebody who waits until a watch has synced. If nobody does any more, also because a reconcile was cut off, it goes.
+struct Waiting<Q: Key> {
+    sources: Arc<Sources<Q>>,
+    id: WatchId,
+    attached: Arc<Attached<Q>>,
+    has_ended: bool,
+}
 
-impl<Q> Waiting<Q> {
-    fn new(attached: Arc<Attached<Q>>) -> Waiting<Q> {
+impl<Q: Key> Waiting<Q> {
+    /// Call it while nobody else can add or remove watches.
+    fn new(sources: Arc<Sources<Q>>, id: WatchId, attached: Arc<Attached<Q>>) -> Waiting<Q> {
         attached.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(attached)
+        Waiting { sources, id, attached, has_ended: false }
     }
 
-    /// Says whether it was the last one.
-    fn end(self) -> bool {
-        self.0.waiting.load(Ordering::Relaxed) == 1
+    fn is_there(&self, added: &BTreeMap<WatchId, Arc<Attached<Q>>>) -> bool {
+        added.get(&self.id).is_some_and(|other| Arc::ptr_eq(other, &self.attached))
+    }
+
+    /// Lets the watch be read, unless it was removed.
+    fn publish(&self) -> bool {
+        let added = self.sources.added.lock();
+        let is_there = self.is_there(&added);
+        if is_there {
+            self.sources.publish(&self.attached);
+        }
+        is_there
+    }
+
+    /// Waits no longer. Takes the watch away, and gives it back, if it is not read and nobody else waits for it.
+    fn give_up(&mut self) -> Option<Arc<Attached<Q>>> {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return None;
+        }
+        let mut added = self.sources.added.lock();
+        let is_last = self.attached.waiting.fetch_sub(1, Ordering::Relaxed) == 1;
+        let is_kept = self.attached.is_published.load(Ordering::Relaxed);
+        if is_last && !is_kept && self.is_there(&added) { added.remove(&self.id) } else { None }
     }
 }
 
-impl<Q> Drop for Waiting<Q> {
+impl<Q: Key> Drop for Waiting<Q> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        if let Some(attached) = self.give_up() {
+            self.sources.forget(&attached);
+        }
     }
 }
 

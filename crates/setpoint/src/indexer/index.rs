@@ -10,7 +10,36 @@ use self::bucket::Bucket;
 use crate::store::FixedMap;
 use crate::{Object, ObjectKey, Slot};
 
-pub(crate) type IndexFn<T> = Arc<dyn Fn(&T) -> Vec<String> + Send + Sync>;
+/// The values of an object.
+type ValuesOf<T> = dyn Fn(&T) -> Vec<String> + Send + Sync;
+
+/// What gives the values of an object, and whether another one does the same.
+pub(crate) struct IndexFn<T> {
+    call: Arc<ValuesOf<T>>,
+    /// The type of one that has no state: it says what the function does. Of others it is not known.
+    written_as: Option<TypeId>,
+}
+
+impl<T> IndexFn<T> {
+    pub(crate) fn new<F: Fn(&T) -> Vec<String> + Send + Sync + 'static>(function: F) -> IndexFn<T> {
+        let written_as = (size_of::<F>() == 0).then(TypeId::of::<F>);
+        IndexFn { call: Arc::new(function), written_as }
+    }
+
+    pub(super) fn is_same(&self, other: &IndexFn<T>) -> bool {
+        match (self.written_as, other.written_as) {
+            (Some(one), Some(two)) => one == two,
+            (None, None) => Arc::ptr_eq(&self.call, &other.call),
+            _ => false,
+        }
+    }
+}
+
+impl<T> Clone for IndexFn<T> {
+    fn clone(&self) -> IndexFn<T> {
+        IndexFn { call: self.call.clone(), written_as: self.written_as }
+    }
+}
 
 /// Slots by value; those of a value ordered by key, so that what is read does not depend on the order of events.
 #[derive(Default)]
@@ -62,9 +91,7 @@ impl Buckets {
 
 /// An index that a user has added.
 pub(super) struct Index<T> {
-    /// Tells its function from others.
-    pub(super) origin: TypeId,
-    function: IndexFn<T>,
+    pub(super) function: IndexFn<T>,
     pub(super) buckets: Buckets,
     /// The values under which the object of a slot is found now. So an object that was replaced need not be
     /// read again, which in a compact cache would mean to decode it.
@@ -91,8 +118,8 @@ impl Values {
 }
 
 impl<T: Object> Index<T> {
-    pub(super) fn new(origin: TypeId, function: IndexFn<T>) -> Index<T> {
-        Index { origin, function, buckets: Buckets::default(), values: Vec::new() }
+    pub(super) fn new(function: IndexFn<T>) -> Index<T> {
+        Index { function, buckets: Buckets::default(), values: Vec::new() }
     }
 
     /// Takes every object out.
@@ -104,7 +131,7 @@ impl<T: Object> Index<T> {
     /// The values of an object. An index function that panics costs its object a place in the index; the
     /// transaction around it goes on.
     pub(super) fn values_of(&self, object: &T) -> Vec<String> {
-        catch_unwind(AssertUnwindSafe(|| (self.function)(object))).unwrap_or_else(|_| {
+        catch_unwind(AssertUnwindSafe(|| (self.function.call)(object))).unwrap_or_else(|_| {
             tracing::error!("an index function panicked; the object is not in that index");
             Vec::new()
         })

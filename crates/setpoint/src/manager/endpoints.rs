@@ -3,15 +3,19 @@
 use std::net::SocketAddr;
 
 use futures::future::BoxFuture;
+use http::Request;
+use hyper::body::Incoming;
+use setpoint_env::Env;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::health::{Health, text};
+use super::metrics_server::Page;
 use super::stages::Stages;
 use super::{ManagerError, MetricsServer};
 use crate::controller::Runtime;
 use crate::server::HttpServer;
-use crate::webhook::WebhookServer;
+use crate::webhook::{Certificates, WebhookServer};
 
 async fn listen(address: SocketAddr, what: &str) -> Result<TcpListener, ManagerError> {
     let failed = |source| ManagerError::Listen { address, source };
@@ -46,23 +50,36 @@ pub(super) async fn serve(
     }
     if let Some(server) = metrics {
         let listener = listen(server.address, "metrics").await?;
-        let tls = match server.shown()? {
-            Some(certificates) => Some(certificates.start(&runtime.env).await?),
-            None => None,
-        };
-        let (tls, reloading) = tls.unzip();
         let page = server.page(runtime.metrics.clone(), runtime.client.clone(), runtime.env.clone());
-        let serving = HttpServer::new(&runtime.env).tls(tls).serve(listener, stopping, move |request| {
-            let (page, (head, _)) = (page.clone(), request.into_parts());
-            async move { page.answer(head.uri.path(), &head.headers).await }
-        });
+        let serving = serve_metrics(runtime.env.clone(), listener, server.shown()?, page, stopping);
         let serving = runtime.env.spawn(serving);
-        stages.run(Box::pin(async {
-            // The certificate is followed as long as it is shown.
-            let _reloading = reloading;
-            serving.await.map_err(ManagerError::Panicked)
-        }));
+        stages.run(Box::pin(async { serving.await.map_err(ManagerError::Panicked)? }));
     }
+    Ok(())
+}
+
+/// The certificate may take its time: nothing else waits for it.
+async fn serve_metrics(
+    env: Env,
+    listener: TcpListener,
+    certificates: Option<Certificates>,
+    page: Page,
+    stopping: CancellationToken,
+) -> Result<(), ManagerError> {
+    let started = match certificates {
+        Some(certificates) => match stopping.run_until_cancelled(certificates.start(&env)).await {
+            Some(started) => Some(started?),
+            None => return Ok(()),
+        },
+        None => None,
+    };
+    // The certificate is followed as long as it is shown.
+    let (tls, _reloading) = started.unzip();
+    let answer = move |request: Request<Incoming>| {
+        let (page, (head, _)) = (page.clone(), request.into_parts());
+        async move { page.answer(head.uri.path(), &head.headers).await }
+    };
+    HttpServer::new(&env).tls(tls).serve(listener, stopping, answer).await;
     Ok(())
 }
 

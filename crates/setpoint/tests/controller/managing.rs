@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use parking_lot::Mutex;
 use setpoint::controller::Runtime;
 use setpoint::manager::{ManagerError, MetricsServer};
-use setpoint::webhook::{ManagedCertificates, WebhookServer};
+use setpoint::webhook::{Certificates, ManagedCertificates, WebhookServer};
 use setpoint::{Action, Context, Controller, Manager, Metrics, ObjectKey, ReconcileError};
 use setpoint_sim::{Match, World};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -120,6 +120,8 @@ async fn a_manager_that_waits_for_its_certificates_stops_when_it_is_told_to() {
         Manager::with(runtime(&world)).serve_metrics(metrics),
         Manager::with(runtime(&world)).webhooks(free_address(), webhooks),
     ] {
+        let manager =
+            manager.controller(Controller::of::<ConfigMap>(.., "one", counting(&Counter::default())));
         let shutdown = manager.shutdown().clone();
         let running = world.env().spawn(manager.run());
         sleep(SECOND / 10).await;
@@ -127,6 +129,58 @@ async fn a_manager_that_waits_for_its_certificates_stops_when_it_is_told_to() {
         shutdown.cancel();
         let ended = tokio::time::timeout(5 * SECOND, running).await;
         ended.expect("it ends at once").unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nothing_waits_for_the_certificate_of_the_metrics() {
+    let world = World::seeded(9);
+    create_map(&world, "a").await;
+    let (health, hooks, counter) = (free_address(), free_address(), Counter::default());
+    let (shown, _) = Certificates::self_signed(["localhost"]).unwrap();
+    let manager = Manager::with(runtime(&world))
+        .serve_metrics(MetricsServer::at(free_address()).certificates(awaited_certificates()))
+        .serve_health(health)
+        .webhooks(hooks, WebhookServer::new(shown))
+        .controller(Controller::of::<ConfigMap>(.., "one", counting(&counter)));
+    let shutdown = manager.shutdown().clone();
+    let running = world.env().spawn(manager.run());
+    for _ in 0..500 {
+        if counter.get() > 0 {
+            break;
+        }
+        sleep(SECOND / 100).await;
+    }
+    assert_eq!(counter.get(), 1, "the controller works");
+    assert!(get(health, "/readyz").await.starts_with("HTTP/1.1 200"));
+    assert!(tokio::net::TcpStream::connect(hooks).await.is_ok(), "webhooks are served");
+    shutdown.cancel();
+    tokio::time::timeout(5 * SECOND, running).await.expect("it ends at once").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_manager_that_cannot_serve_says_why_and_stops_what_it_started() {
+    let world = World::seeded(9);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (shown, _) = Certificates::self_signed(["localhost"]).unwrap();
+    let missing = Certificates::files("/nowhere/tls.crt", "/nowhere/tls.key");
+    let managers = [
+        Manager::with(runtime(&world)).serve_metrics(MetricsServer::at(free_address()).certificates(missing)),
+        Manager::with(runtime(&world)).webhooks(taken.local_addr().unwrap(), WebhookServer::new(shown)),
+    ];
+    for (manager, says) in managers.into_iter().zip(["cannot read /nowhere/tls.crt", "cannot listen on"]) {
+        let ended = Arc::new(Mutex::new(false));
+        let seen = ended.clone();
+        let manager = manager
+            .early_runnable("early", async move |cx| {
+                cx.stopping().cancelled().await;
+                *seen.lock() = true;
+                Ok(())
+            })
+            .controller(Controller::of::<ConfigMap>(.., "one", counting(&Counter::default())));
+        let error = tokio::time::timeout(5 * SECOND, manager.run()).await.expect("it ends").unwrap_err();
+        assert!(error.to_string().starts_with(says), "{error}");
+        assert!(*ended.lock(), "an early runnable is told");
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use kube::Resource;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -302,6 +302,50 @@ fn a_watch_can_be_given_less_time_than_the_controllers() {
 }
 
 #[test]
+fn a_watch_is_not_added_if_the_wait_for_it_is_cut_off() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        let adds = async |key: ObjectKey, cx: Context| {
+            if cx.lister::<ConfigMap>()?.get(&key).is_none() {
+                return Ok(Action::done());
+            }
+            cx.watches()?.watches::<Secret>(.., |_| Vec::new()).await?;
+            Ok::<_, ReconcileError>(Action::done())
+        };
+        let controller = Controller::of::<ConfigMap>(.., "adds", adds).time_limit(3 * SECOND);
+        let watches = controller.watches_handle();
+        world.faults().on(Match::watch("secrets")).delay_request(600 * SECOND);
+        let running = run(&world, controller);
+        let secrets = || running.runtime.informers().synced_by_kind().get("secrets").copied();
+        sleep(2 * SECOND).await;
+        assert_eq!(secrets(), Some(false), "it waits");
+        maps(&world).delete("a", &DeleteParams::default()).await.unwrap();
+        sleep(1100 * SECOND / 1000).await;
+        assert_eq!(secrets(), None, "nobody waits for it, and nobody has it");
+        assert!(!watches.remove(&Watch::<Secret>::new()).await.unwrap());
+    });
+}
+
+#[test]
+fn of_two_who_add_a_watch_one_may_be_cut_off_and_the_other_gets_it() {
+    World::run(1, async |world| {
+        let controller = Controller::of::<Namespace>(.., "operator", noting(&Calls::default()));
+        let watches = controller.watches_handle();
+        let running = run(&world, controller);
+        sleep(SECOND).await;
+        world.faults().on(Match::watch("secrets")).delay_request(12 * SECOND);
+        let other = watches.clone();
+        let other = world.env().spawn(async move { other.reads::<Secret>(..).await });
+        assert!(tokio::time::timeout(3 * SECOND, watches.reads::<Secret>(..)).await.is_err());
+        other.await.unwrap().unwrap();
+        // One that is there already stays, whoever adds it again.
+        watches.reads::<Secret>(..).await.unwrap();
+        assert!(running.runtime.informers().synced_by_kind().contains_key("secrets"), "it is watched");
+        assert!(watches.remove(&Watch::<Secret>::new()).await.unwrap());
+    });
+}
+
+#[test]
 fn a_watch_that_is_removed_while_it_is_added_is_an_error() {
     World::run(1, async |world| {
         let controller = Controller::of::<Namespace>(.., "operator", noting(&Calls::default()));
@@ -422,6 +466,46 @@ fn an_index_that_is_missing_or_means_something_else_keeps_a_controller_from_star
         let running = run(&world, same);
         sleep(SECOND).await;
         assert!(!running.task.is_finished());
+    });
+}
+
+/// Of one type, whichever it is.
+type Values = fn(&ConfigMap) -> Vec<String>;
+
+#[test]
+fn functions_that_are_told_apart_by_their_values_only_are_not_taken_for_one_another() {
+    fn nothing(_: &ConfigMap) -> Vec<String> {
+        Vec::new()
+    }
+    fn name(map: &ConfigMap) -> Vec<String> {
+        map.metadata.name.iter().cloned().collect()
+    }
+    let pointed = |function: Values| Watch::<ConfigMap>::new().index("of", function);
+    let captured = |key: &'static str| {
+        Watch::<ConfigMap>::new().index("of", move |map: &ConfigMap| {
+            map.data.iter().filter_map(|data| data.get(key).cloned()).collect()
+        })
+    };
+    World::run(1, async |world| {
+        let twice = |one: Watch<ConfigMap>, two: Watch<ConfigMap>| {
+            run(&world, Controller::of(one, "twice", noting(&Calls::default())).reads(two))
+        };
+        for (one, two) in [
+            (pointed(name), pointed(nothing)),
+            (captured("a"), captured("b")),
+            (Watch::new().index("of", name), Watch::new().index("of", nothing)),
+            (Watch::new().index("of", name).index("of", nothing), Watch::new()),
+        ] {
+            let ended = tokio::time::timeout(SECOND, twice(one, two).task).await.expect("it does not start");
+            let error = ended.unwrap().unwrap_err();
+            let cause = std::error::Error::source(&error).expect("a cause").to_string();
+            assert!(cause.contains("an index named \"of\" exists already"), "{cause}");
+        }
+        for one in [pointed(name), captured("a"), Watch::new().index("of", name).index("of", name)] {
+            let running = twice(one.clone(), one);
+            sleep(SECOND).await;
+            assert!(!running.task.is_finished(), "clones are the same");
+        }
     });
 }
 
