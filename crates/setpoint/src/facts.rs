@@ -87,6 +87,14 @@ struct Hub {
     probes: Probes,
 }
 
+impl Hub {
+    /// Lets those who look seldom know that the number of listeners has changed. Each looks at the number under its own
+    /// lock, so whoever comes last leaves what is true. Not to be called under the lock of the ring, which they take.
+    fn heed(&self) {
+        self.probes.queues().iter().for_each(|queue| queue.heed());
+    }
+}
+
 impl Drop for Teller {
     fn drop(&mut self) {
         self.hub.is_closed.store(true, Ordering::Release);
@@ -127,6 +135,7 @@ impl Facts {
         hub.listeners.fetch_add(1, Ordering::Relaxed);
         let next = ring.end();
         drop(ring);
+        hub.heed();
         Subscription { hub, next, missed: 0 }
     }
 
@@ -251,6 +260,8 @@ impl Drop for Subscription {
         if self.hub.listeners.fetch_sub(1, Ordering::Relaxed) == 1 {
             ring.clear();
         }
+        drop(ring);
+        self.hub.heed();
     }
 }
 

@@ -408,6 +408,8 @@ impl<K: Eq + Hash + Clone + Send + 'static> WorkQueueBuilder<K> {
         if let Some(telling) = &inner.telling {
             let weak: Weak<dyn QueueProbe> = Arc::downgrade(&(inner.clone() as Arc<dyn QueueProbe>));
             telling.facts.add_queue(weak);
+            // Whoever began to listen before this did not find the queue.
+            inner.shared.heed();
         }
         WorkQueue { inner }
     }

@@ -144,6 +144,9 @@ pub(crate) trait CacheProbe: Send + Sync {
 }
 
 pub(crate) trait QueueProbe: Send + Sync {
+    /// Somebody may have begun to listen to the facts, or ceased.
+    fn heed(&self);
+
     fn state(&self, most: usize) -> QueueState;
 }
 
@@ -170,7 +173,7 @@ impl Probes {
         all.caches.iter().filter_map(|(id, cache)| Some((*id, cache.upgrade()?))).collect()
     }
 
-    fn queues(&self) -> Vec<Arc<dyn QueueProbe>> {
+    pub(super) fn queues(&self) -> Vec<Arc<dyn QueueProbe>> {
         let mut all = self.0.lock();
         all.queues.retain(|queue| queue.strong_count() > 0);
         all.queues.iter().filter_map(Weak::upgrade).collect()

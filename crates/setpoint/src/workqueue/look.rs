@@ -22,6 +22,10 @@ impl<K: Clone + Send + 'static> QueueProbe for Inner<K> {
             keys: keys.unwrap_or_default(),
         }
     }
+
+    fn heed(&self) {
+        self.shared.heed();
+    }
 }
 
 fn state_of<K: 'static>(telling: &Telling<K>, standing: Standing<K>) -> KeyState {

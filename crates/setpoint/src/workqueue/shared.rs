@@ -279,6 +279,11 @@ impl<K> Shared<K> {
         self.tell(released);
     }
 
+    /// Somebody may have begun to listen to the steps, or ceased.
+    pub(super) fn heed(&self) {
+        self.locked.lock().state.heed();
+    }
+
     /// What keys wait for to go from a source.
     pub(super) fn awaited(&self, source: u32) -> Vec<Named> {
         self.locked.lock().state.awaited(source)
@@ -393,11 +398,14 @@ impl<K: Eq + Hash> Shared<K> {
     #[inline(always)]
     fn after_add(&self, mut locked: MutexGuard<'_, Locked<K>>, added: Added) -> Added {
         let waker = if added == Added::Queued { locked.gets.next() } else { None };
+        let is_quiet = locked.state.is_quiet();
         drop(locked);
         if let Some(waker) = waker {
             waker.wake();
         }
-        self.wake_listeners();
+        if !is_quiet {
+            self.wake_listeners();
+        }
         added
     }
 

@@ -38,9 +38,11 @@ pub(super) struct State<K> {
     /// How many of the held keys are dirty, or will be held and are.
     held_dirty: usize,
     shutting_down: bool,
-    /// Whether it is not shutting down, and nobody could listen: what happens most has one thing to look at.
-    is_quiet: bool,
     steps: Option<Steps<K>>,
+    /// Whether somebody listens to the steps, as of the last [`State::heed`].
+    is_heard: bool,
+    /// Whether it is not shutting down, and nobody listens: what happens most has one thing to look at.
+    is_quiet: bool,
 }
 
 /// Small, since a queue can have very many of them. A ticket of 0 is none.
@@ -140,6 +142,7 @@ pub(super) struct Unfinished {
 
 impl<K> State<K> {
     pub(super) fn new(steps: Option<Steps<K>>) -> State<K> {
+        let is_heard = steps.as_ref().is_some_and(Steps::are_heard);
         State {
             table: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
@@ -154,8 +157,9 @@ impl<K> State<K> {
             dirty: 0,
             held_dirty: 0,
             shutting_down: false,
-            is_quiet: steps.is_none(),
             steps,
+            is_heard,
+            is_quiet: !is_heard,
         }
     }
 
@@ -176,13 +180,14 @@ impl<K> State<K> {
     /// Whether nobody has to be called but a get for a key: it is not shutting down, and nobody listens.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
-        self.is_quiet || (!self.shutting_down && !self.is_heard())
+        self.is_quiet
     }
 
-    /// Whether somebody listens to the steps of keys.
-    #[inline]
-    fn is_heard(&self) -> bool {
-        self.steps.as_ref().is_some_and(Steps::are_heard)
+    /// Looks whether somebody listens to the steps of keys. Called whenever that may have changed, so that no step has to
+    /// look.
+    pub(super) fn heed(&mut self) {
+        self.is_heard = self.steps.as_ref().is_some_and(Steps::are_heard);
+        self.is_quiet = !self.is_heard && !self.shutting_down;
     }
 
     /// Whether there is no time to be kept either.
@@ -244,16 +249,14 @@ impl<K> State<K> {
     fn enter(&mut self, number: u32, phase: Phase) -> &mut Slot<K> {
         let slot = &mut self.slots[number as usize];
         slot.phase = phase;
-        if let Some(steps) = &self.steps
-            && steps.are_heard()
-        {
-            slot.tell_phase(steps);
+        if self.is_heard {
+            slot.tell_phase(self.steps.as_ref());
         }
         slot
     }
 
     fn tell(&self, key: Option<&K>, step: Step<'_>) {
-        if let Some(steps) = self.steps.as_ref().filter(|steps| steps.are_heard()) {
+        if let Some(steps) = self.steps.as_ref().filter(|_| self.is_heard) {
             steps.tell(key, step);
         }
     }
@@ -376,7 +379,7 @@ impl<K> State<K> {
     /// A key whose writes a list has passed by wants to be processed: what it made may have come and gone.
     fn look_again(&mut self, number: u32, until: &[Until], now: Moment) {
         if self.holds.is_listed(until) {
-            if self.is_heard() {
+            if self.is_heard {
                 self.tell_added(number, &Reason::new(Cause::List), 0);
             }
             self.add_slot(number, 0, Some(now), Causes::of(Cause::List));
@@ -512,7 +515,7 @@ impl<K> State<K> {
             slot.due = None;
             slot.timer = 0;
             let (priority, causes) = (slot.due_priority, std::mem::take(&mut slot.due_causes));
-            if self.is_heard() {
+            if self.is_heard {
                 let reasons = Reasons::new(causes, None);
                 reasons.iter().for_each(|reason| self.tell_added(timer.slot, &reason, priority));
             }
@@ -526,7 +529,7 @@ impl<K> State<K> {
     /// the lock.
     pub(super) fn shut_down(&mut self) -> Vec<K> {
         (self.shutting_down, self.is_quiet) = (true, false);
-        if let Some(steps) = self.steps.as_ref().filter(|steps| steps.are_heard()) {
+        if let Some(steps) = self.steps.as_ref().filter(|_| self.is_heard) {
             (steps.tell)(None);
         }
         let mut forgotten = Vec::new();
@@ -606,7 +609,7 @@ impl<K: Eq + Hash> State<K> {
             return Added::Nothing;
         }
         let number = self.find(key);
-        if !self.is_quiet && self.is_heard() {
+        if self.is_heard {
             self.tell_added(number, &Reason::new(cause), priority);
         }
         self.add_slot(number, priority, added, Causes::of(cause))
@@ -624,7 +627,7 @@ impl<K: Eq + Hash> State<K> {
             return Added::Nothing;
         }
         let number = self.find(key);
-        if self.is_heard() {
+        if self.is_heard {
             self.tell_added(number, &reason, priority);
         }
         self.slot(number).details.get_or_insert_default().add(reason);
@@ -717,7 +720,7 @@ impl<K: Clone> State<K> {
         }
         let ticket = self.ticket();
         let key = self.slots[number as usize].key.clone().expect("a processing slot has a key");
-        let told = self.is_heard().then(|| until.clone());
+        let told = self.is_heard.then(|| until.clone());
         if let Err(until) = self.holds.insert(number, ticket, key, until, times) {
             self.look_again(number, &until, times.0);
             return false;
@@ -782,7 +785,8 @@ impl<K> Slot<K> {
     }
 
     #[cold]
-    fn tell_phase(&self, steps: &Steps<K>) {
+    fn tell_phase(&self, steps: Option<&Steps<K>>) {
+        let Some(steps) = steps else { return };
         let reasons = Reasons::new(self.causes, self.details.clone());
         let step = Step::Entered { phase: self.phase, priority: self.priority, reasons: &reasons };
         steps.tell(self.key.as_ref(), step);

@@ -505,3 +505,35 @@ async fn a_key_that_is_held_says_for_how_long_and_whether_it_was_too_long() {
     assert_eq!(*queue.get().await.unwrap(), 3);
     assert_eq!(*told.lock(), [(1, Duration::ZERO, false), (2, second, false), (3, 10 * second, true)]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn queues_tell_from_the_moment_at_which_somebody_listens() {
+    let facts = Facts::new(Env::seeded(1));
+    let build = |name| WorkQueue::builder().facts(name, &facts).build();
+    let before = build("before");
+    before.add("unheard");
+    let mut first = facts.subscribe();
+    let after = build("after");
+    let mut second = facts.subscribe();
+    before.add("a");
+    after.add("b");
+    for stream in [&mut first, &mut second] {
+        let told: Vec<_> = std::iter::from_fn(|| stream.try_next()).collect();
+        let added = told.iter().filter_map(|fact| match &fact.event {
+            LoopEvent::Added { queue, key, .. } => Some((queue.to_string(), key.to_string())),
+            _ => None,
+        });
+        let wanted = [("before", "a"), ("after", "b")].map(|(queue, key)| (queue.to_owned(), key.to_owned()));
+        assert_eq!(added.collect::<Vec<_>>(), wanted);
+    }
+    drop(first);
+    before.add("c");
+    assert!(second.try_next().is_some(), "one of two has ceased to listen");
+    drop(second);
+    before.add("d");
+    assert!(!facts.is_heard());
+    let mut late = facts.subscribe();
+    assert!(late.try_next().is_none(), "what nobody heard is not kept");
+    before.add("e");
+    assert!(late.try_next().is_some());
+}
