@@ -25,6 +25,7 @@ mod signals;
 mod sim;
 mod store;
 mod up;
+mod yaml;
 
 use std::ffi::OsStr;
 use std::io::Write;

@@ -19,6 +19,7 @@ use super::observer::Observer;
 use super::requests::Requests;
 use super::screen::Screen;
 use super::stage::{Notice, Stage};
+use crate::yaml;
 
 const EXAMPLE: &str = include_str!("../../../../examples/foo/manifests/example-foo.yaml");
 const NAME: &str = "example-foo";
@@ -98,7 +99,7 @@ impl Steps {
 
     async fn apply(&mut self) -> anyhow::Result<()> {
         let started = self.begin("Apply a Foo: one pod is wanted")?;
-        let wanted: Foo = serde_saphyr::from_str(EXAMPLE).context("the example is not a Foo")?;
+        let wanted: Foo = yaml::read(EXAMPLE).context("the example is not a Foo")?;
         let replicas = wanted.spec.replicas.unwrap_or(1);
         self.notices.add(Stage::Object, format!("foo/{NAME} is created with replicas: {replicas}"));
         self.foos().create(&PostParams::default(), &wanted).await?;

@@ -10,6 +10,7 @@ use setpoint_apiserver::ApiServer;
 use setpoint_codegen::{Definition, Project};
 
 use crate::r#gen::read_text;
+use crate::yaml;
 
 /// What was found in a file.
 pub(super) struct Found {
@@ -48,7 +49,7 @@ pub(super) fn read(file: &Path, kind: Option<&str>, version: Option<&str>) -> an
 /// Whether a server of ours takes the sample of the kind for an object.
 async fn accepts(definition: &Definition, text: &str, version: Option<&str>) -> anyhow::Result<bool> {
     let sample = Project::sample(definition, version)?;
-    let crd: CustomResourceDefinition = serde_saphyr::from_str(text)?;
+    let crd: CustomResourceDefinition = yaml::read(text)?;
     let client: Client = ApiServer::builder().build().client();
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     crds.create(&PostParams::default(), &crd).await.context("a server would refuse the CRD")?;
