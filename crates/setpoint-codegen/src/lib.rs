@@ -1,7 +1,7 @@
 //! Code generation: Rust types from CRDs, CRDs from Rust types, clients, RBAC roles, and new projects.
 //!
-//! It is the library behind `setpoint new` and `setpoint gen`. A project calls [`Manifests`] in an example of its own, because only
-//! the project knows its types.
+//! It is the library behind `setpoint new` and `setpoint gen`. A project calls [`Manifests`] in a cargo example, `manifests`, because
+//! only the project knows its types.
 //!
 //! | from | to | with |
 //! | --- | --- | --- |
@@ -11,7 +11,7 @@
 //! | a controller's builder, an audit log | roles | [`Manifests`], [`Rules`] |
 //! | a name | a project | [`Project`] |
 //!
-//! In the example `manifests` of a project:
+//! This is the file `examples/manifests.rs` of a project:
 //!
 //! ```no_run
 //! # mod foo {

@@ -1,8 +1,8 @@
 //! The clock, randomness and tasks of a program, in one place that a test can replace.
 //!
-//! Product code never asks the system for the time, for random bytes or for a task: it asks an [`Env`]. [`Env::system`] is the real
-//! one. With [`Env::seeded`], wall-clock time follows tokio's clock, which can be paused, and randomness follows the seed, so that a run
-//! can be repeated exactly.
+//! Outside of tests, no code of Setpoint asks the system for the time or for random bytes, or spawns a task by itself: it asks an
+//! [`Env`]. [`Env::system`] is the real one. With [`Env::seeded`], wall-clock time follows tokio's clock, which can be paused, and
+//! randomness follows the seed, so that a run can be repeated exactly.
 //! ```
 //! # let rt = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
 //! # rt.block_on(async {

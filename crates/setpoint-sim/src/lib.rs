@@ -32,13 +32,13 @@
 //! finds every point where a fault can happen, runs the scenario again with each fault, and compares the end states.
 //!
 //! # The parts
-//! - [`explore`]: every fault at every point of a [`Scenario`], with a report of what was found. [`replay`] runs what a
-//!   report gives to paste; [`Explorer`] has more settings.
-//! - [`World`]: the server, its time and seed, and clients. [`World::client_named`] goes through the faults,
-//!   [`World::direct`] around them.
-//! - [`Faults`]: by script (`faults.on(`[`Match`]`)` and an effect gives a [`Rule`]) or by seed ([`Swarm`]).
-//!   [`Faults::heal`] ends them all. It is a [`tower::Layer`] too, for any other server, and [`Script`] reads faults
-//!   from a file: `setpoint sim proxy` puts them between a controller in any language and a real server.
+//! - [`explore`]: every fault at every point of a [`Scenario`], with a report of what was found. [`replay`] runs
+//!   the scenario with given faults: a report contains the call. [`Explorer`] has more settings.
+//! - [`World`]: the server, its time and seed, and clients. The requests of [`World::client_named`] meet the faults, those of
+//!   [`World::direct`] do not.
+//! - [`Faults`]: by script or by seed ([`Swarm`]). A script calls [`Faults::on`] with a [`Match`], and then one of the effects below;
+//!   that gives a [`Rule`]. [`Faults::heal`] ends all faults. `Faults` is a [`tower::Layer`] too, for any other
+//!   server, and [`Script`] reads faults from a file: `setpoint sim proxy` puts them between a controller in any language and a real server.
 //! - [`Trace`]: what passed between clients and server. [`check_determinism`] compares the traces of two runs.
 //!
 //! # The faults
@@ -78,8 +78,8 @@
 //! # Repeatable runs
 //! Time and randomness follow the seed as long as the code under test takes them from tokio's clock and from
 //! [`World::env`], iterates over ordered maps, and uses `biased` in `select!`. The order of tasks is tokio's, and is the same in each
-//! run. [`Env::shuffle`](setpoint_env::Env::shuffle) makes it follow a seed: then tasks that a [`Seat`] spawns sometimes wait for others.
-//! Tasks that other crates spawn are not shuffled.
+//! run. [`Env::shuffle`](setpoint_env::Env::shuffle) makes it follow a seed: then tasks that a [`Seat`] (a controller's
+//! simulated process) spawns sometimes wait for others. Tasks that other crates spawn are not shuffled.
 
 // What worlds alone need is not taken apart further.
 #![cfg_attr(not(feature = "world"), allow(dead_code))]

@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | | [`ClientConfig`] | finds the server |
 //! | | [`Watch`] | says what to list and watch, and which changes matter |
-//! | 1 | (inside [`SharedInformer`]; [`ReflectorConfig`]) | lists and watches, and recovers from every failure |
+//! | 1 | (the reflector, inside [`SharedInformer`]; [`ReflectorConfig`]) | lists and watches, and recovers from every failure |
 //! | 2 | [`DeltaFifo`] | deltas by key, drained in batches |
 //! | 3 | [`Indexer`] | the cache: a map with named indices, at one resourceVersion |
 //! | 4 | [`SharedInformer`] | applies batches to the cache, then delivers them to every handler |
