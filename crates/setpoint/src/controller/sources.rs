@@ -123,6 +123,12 @@ impl<Q: Key> Sources<Q> {
         self.attach(watch, map, informer, Some(lease))
     }
 
+    /// Adds the indices of a watch to the cache that it has already.
+    pub(super) fn add_indices<T: Watchable>(&self, watch: &Watch<T>) -> Result<(), IndexError> {
+        let (informer, _lease) = self.factory.lease(watch);
+        ensure_indices(watch, &informer)
+    }
+
     /// Watches, and lets what is told come into the queue.
     fn attach<T: Watchable>(
         &self,
@@ -131,9 +137,7 @@ impl<Q: Key> Sources<Q> {
         informer: SharedInformer<T>,
         lease: Option<Lease>,
     ) -> Result<Arc<Attached<Q>>, IndexError> {
-        for (name, function) in watch.indices() {
-            informer.ensure_index(name, function)?;
-        }
+        ensure_indices(watch, &informer)?;
         let lister = informer.lister();
         let rule = map.map(|map| Arc::new(Rule { map, predicate: watch.predicate().clone() }));
         let registration = rule.clone().map(|rule| self.add_handler(&informer, rule));
@@ -237,6 +241,10 @@ impl<Q: Key> Sources<Q> {
             replay.keys().await.into_iter().for_each(&mut queue);
         }
     }
+}
+
+fn ensure_indices<T: Watchable>(watch: &Watch<T>, informer: &SharedInformer<T>) -> Result<(), IndexError> {
+    watch.indices().try_for_each(|(name, function)| informer.ensure_index(name, function))
 }
 
 /// A watch for which no key is held any more when this goes.

@@ -321,19 +321,16 @@ async fn reconcile<Q: Key>(work: &Work<Q>, item: &Item<Q>, name: &ObjectKey, con
 
 /// Runs the user's code within its time, and catches its panics.
 async fn call<Q: Key>(work: &Work<Q>, key: Q, context: Context) -> Result<Action, ReconcileError> {
-    let limit = work.time_limit.as_ref().and_then(|limit_of| limit_of(&key));
-    let running = AssertUnwindSafe(work.reconciler.call(key, context)).catch_unwind();
-    let finished = match limit {
-        Some(limit) => match timeout(limit, running).await {
-            Ok(finished) => finished,
-            Err(_) => {
-                work.metrics.timed_out();
-                return Err(format!("it took longer than {limit:?}").into());
-            }
-        },
-        None => running.await,
+    let running = async {
+        let limit = work.time_limit.as_ref().and_then(|limit_of| limit_of(&key));
+        let running = work.reconciler.call(key, context);
+        let Some(limit) = limit else { return running.await };
+        timeout(limit, running).await.unwrap_or_else(|_| {
+            work.metrics.timed_out();
+            Err(format!("it took longer than {limit:?}").into())
+        })
     };
-    finished.unwrap_or_else(|panic| {
+    AssertUnwindSafe(running).catch_unwind().await.unwrap_or_else(|panic| {
         work.metrics.panicked();
         let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let message = message.or_else(|| panic.downcast_ref::<String>().cloned());

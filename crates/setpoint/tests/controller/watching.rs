@@ -510,6 +510,24 @@ fn functions_that_are_told_apart_by_their_values_only_are_not_taken_for_one_anot
 }
 
 #[test]
+fn a_watch_that_is_added_again_brings_its_indices() {
+    World::run(1, async |world| {
+        maps(&world).create(&PostParams::default(), &naming("a", "s")).await.unwrap();
+        let controller = Controller::of::<Namespace>(.., "operator", noting(&Calls::default()));
+        let watches = controller.watches_handle();
+        let running = run(&world, controller);
+        watches.reads::<ConfigMap>(..).await.unwrap();
+        watches.reads(by_secret()).await.unwrap();
+        let lister = running.runtime.informers().informer::<ConfigMap>().lister();
+        assert_eq!(lister.by_index("secret", "default/s").unwrap().len(), 1);
+        let other = Watch::<ConfigMap>::new().index("secret", |_: &ConfigMap| Vec::new());
+        let refused = watches.reads(other).await.unwrap_err();
+        assert_eq!(refused.to_string(), "the watch was not added");
+        assert!(watches.remove(&Watch::<ConfigMap>::new()).await.unwrap(), "the first stays");
+    });
+}
+
+#[test]
 fn a_context_for_tests_has_the_indices_of_its_watches() {
     World::run(1, async |world| {
         let test =
@@ -589,6 +607,27 @@ fn a_time_limit_can_depend_on_the_key_and_is_counted() {
         assert!(
             running.metric("controller_runtime_reconcile_timeouts_total", &[("controller", "slow")]) >= 1
         );
+    });
+}
+
+#[test]
+fn a_time_limit_that_panics_fails_its_key_and_no_other() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        let calls = Calls::default();
+        let controller = Controller::of::<ConfigMap>(.., "limited", noting(&calls)).time_limit_of(|key| {
+            match key.name() {
+                "a" => panic!("on purpose"),
+                _ => None,
+            }
+        });
+        let running = run(&world, controller);
+        sleep(SECOND).await;
+        create_map(&world, "b").await;
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["b"]);
+        let panics = "controller_runtime_reconcile_panics_total";
+        assert!(running.metric(panics, &[("controller", "limited")]) >= 1);
     });
 }
 
