@@ -29,6 +29,8 @@ use crate::{ObjectKey, Reasons, WorkQueue};
 
 /// How long a reconcile waits until the events of earlier ones are written, if there are very many.
 const EVENTS: Duration = Duration::from_secs(1);
+/// How long a key waits whose rate limiter does not say how long.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What the workers of one controller share.
 pub(super) struct Work<Q> {
@@ -99,7 +101,12 @@ pub(super) async fn run<Q: Key>(
             reasons: Arc::new(reasons),
             id,
         };
-        reconcile(&work, &item, &name, context).await;
+        let reconciled = AssertUnwindSafe(reconcile(&work, &item, &name, context)).catch_unwind();
+        if reconciled.await.is_err() {
+            // The reconciler's panics are caught before.
+            tracing::error!(controller = work.context.name, key = %name, "a rate limiter panicked; requeued");
+            work.queue.add_after((*item).clone(), PAUSE);
+        }
         let writes = notes.take();
         work.end(&name, &writes);
         if writes.is_empty() || !is_kept(Promise::OwnWrites) {
