@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::predicate::{Change, Predicate};
 use self::selector::joined;
+pub(crate) use self::selector::takes;
 use crate::factory::Defaults;
 use crate::indexer::IndexFn;
 use crate::{Held, InformerBuilder, SharedInformer};

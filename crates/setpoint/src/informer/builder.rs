@@ -12,7 +12,7 @@ use setpoint_env::Env;
 use tokio_util::sync::CancellationToken;
 
 use super::core::Core;
-use super::{Inner, ScopeParts, SharedInformer};
+use super::{Inner, ScopeParts, Selectors, SharedInformer};
 use crate::facts::{CacheProbe, Facts};
 use crate::held::PackerOf;
 use crate::reflector::{Decoder, ErrorHandler, Keep, Reflector, ReflectorMetrics, Target, WireKind};
@@ -399,7 +399,7 @@ where
         };
         let name = (self.resource.name(), self.facts.next_cache());
         let parts = scopes.iter().map(|scope| self.scope_parts(scope, name.1, &indexer, &decoder)).collect();
-        let is_filtered = self.label_selector.is_some() || self.field_selector.is_some();
+        let selectors = Selectors { labels: self.label_selector, has_fields: self.field_selector.is_some() };
         let facts = self.facts.clone();
         let core = Core::new(indexer, scopes, name, self.env, self.metrics, self.facts, self.resync);
         let inner = Arc::new(Inner {
@@ -407,7 +407,7 @@ where
             scopes: parts,
             supervisors: Mutex::default(),
             stop: CancellationToken::new(),
-            is_filtered,
+            selectors,
             keeps_managed_fields: self.keep_managed_fields,
         });
         let weak: Weak<dyn CacheProbe> = Arc::downgrade(&(inner.clone() as Arc<dyn CacheProbe>));
