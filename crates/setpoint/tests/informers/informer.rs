@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use serde_json::json;
-use setpoint::{Env, Metrics, Object, Scope, SharedInformer};
+use setpoint::{Env, Metrics, Object, Scope, SharedInformer, SharedInformerFactory};
 use tokio::time::{Instant, sleep};
 
 use crate::script::{builder, cached, object, plain, server, settle, start};
@@ -284,4 +284,18 @@ async fn of_two_caches_of_a_kind_the_age_of_the_older_is_shown() {
     drop(two);
     sleep(Duration::from_secs(5)).await;
     assert_eq!(age(&metrics), Some(10), "the one that stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_named_twice_is_watched_once_and_no_name_is_all_of_them() {
+    let (client, mut server) = server();
+    let factory = SharedInformerFactory::new(client).env(Env::seeded(1)).config(plain());
+    let twice = factory.clone().namespace("default").namespace("default").informer::<ConfigMap>();
+    twice.start();
+    let asked = server.next().await;
+    assert_eq!(asked.path, "/api/v1/namespaces/default/configmaps");
+    server.quiet_for(Duration::from_secs(30)).await;
+    let all = factory.namespace("").informer::<ConfigMap>();
+    all.start();
+    assert_eq!(server.next().await.path, "/api/v1/configmaps");
 }
