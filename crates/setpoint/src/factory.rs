@@ -154,6 +154,10 @@ impl SharedInformerFactory {
         self
     }
 
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// The namespaces that it watches; none for the whole cluster.
     pub fn namespaces(&self) -> &[String] {
         let all = &self.defaults.namespaces;

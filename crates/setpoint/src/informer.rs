@@ -118,6 +118,11 @@ impl<T: Object> SharedInformer<T> {
         }
     }
 
+    /// Whether it has begun to list and watch.
+    pub(crate) fn has_started(&self) -> bool {
+        !self.inner.supervisors.lock().is_empty()
+    }
+
     /// Stops for good: when this returns, no task of the informer runs and no handler is called. The cache
     /// stays readable.
     pub async fn shutdown(&self) {

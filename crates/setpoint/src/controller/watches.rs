@@ -145,7 +145,7 @@ impl<Q: Key> Watches<Q> {
             Waiting::new(sources.clone(), watch.id(), attached)
         };
         let limit = self.sync_limit.unwrap_or(sources.sync_limit);
-        let synced = sources.sync(std::slice::from_ref(&waiting.attached), limit).await;
+        let synced = sources.catch_up(&waiting.attached, limit).await;
         if synced.is_ok() && waiting.publish() {
             return Ok(());
         }

@@ -218,6 +218,28 @@ fn a_cache_that_somebody_else_uses_stays_when_a_watch_goes() {
 }
 
 #[test]
+fn a_watch_whose_cache_is_there_already_is_added_when_that_has_caught_up() {
+    World::run(1, async |world| {
+        world.faults().on(Match::watch("configmaps")).delay_events(20 * SECOND).always();
+        let controller = Controller::of::<Namespace>(.., "operator", noting(&Calls::default()));
+        let watches = controller.watches_handle();
+        let running = run(&world, controller);
+        let informer = running.runtime.informers().informer::<ConfigMap>();
+        informer.start();
+        informer.wait_for_sync().await;
+        create_map(&world, "a").await;
+        let hasty = watches.clone().sync_limit(SECOND).reads::<ConfigMap>(..).await.unwrap_err();
+        let why = std::error::Error::source(&hasty).unwrap().to_string();
+        assert!(why.contains("configmaps (it is behind the server)"), "{why}");
+        watches.reads::<ConfigMap>(..).await.unwrap();
+        assert_eq!(informer.lister().len(), 1, "what was there is cached");
+        let start = tokio::time::Instant::now();
+        watches.reads::<ConfigMap>(..).await.unwrap();
+        assert_eq!(start.elapsed(), Duration::ZERO, "it is there already");
+    });
+}
+
+#[test]
 fn a_watch_that_cannot_sync_is_not_added_and_the_error_says_why() {
     World::run(1, async |world| {
         let controller =
