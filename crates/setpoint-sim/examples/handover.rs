@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         retry: Duration::from_secs(1),
         ..LeaseConfig::new("default", "swarm")
     };
-    let controller = controller::controller(Arc::new(()));
+    let controller = controller::controller(Arc::new(()), true);
     Manager::new(client).leader_election(lease).controller(controller).stop_on_signals().run().await?;
     Ok(())
 }

@@ -74,8 +74,8 @@ use crate::{CacheSyncError, Held, IndexError, Object, ObjectKey, Permissions, Ve
 /// A reconcile reads from caches, which are always a little behind. Writes through [`Context::client`] are tracked,
 /// and the key is held until the caches of the written kinds observe them. So a reconciler that looks whether its
 /// child exists, and creates it if not, makes one child, however slow the watch is. The wait is bounded
-/// ([`Controller::catch_up_limit`]) and measured. An object that the cache's selectors may leave out is not waited
-/// for. When the answer to a write is lost, the server is asked what it has, and the caches must get there.
+/// ([`Controller::catch_up_limit`]) and measured. An object that the label selector of a cache leaves out is not waited
+/// for; nor is one that a cache with a field selector does not have yet. When the answer to a write is lost, the server is asked what it has, and the caches must get there.
 ///
 /// A term of leadership begins with the same promise, whoever wrote: only when each cache is at least as new as what
 /// the server had when the term began.

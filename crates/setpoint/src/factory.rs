@@ -143,16 +143,25 @@ impl SharedInformerFactory {
         SharedInformerFactory { client, defaults: Defaults::default(), informers: Arc::default() }
     }
 
-    /// Watch only this namespace; call it again for more.
+    /// Watch only this namespace; call it again for more. An empty name stands for all.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> SharedInformerFactory {
-        self.defaults.namespaces.push(namespace.into());
+        let namespace = namespace.into();
+        // Two watches of one namespace would undo each other's changes.
+        if !self.defaults.namespaces.contains(&namespace) {
+            self.defaults.namespaces.push(namespace);
+        }
         self
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// The namespaces that it watches; none for the whole cluster.
     pub fn namespaces(&self) -> &[String] {
-        &self.defaults.namespaces
+        let all = &self.defaults.namespaces;
+        if all.iter().any(String::is_empty) { &[] } else { all }
     }
 
     /// Tell handlers every cached object again after this time.

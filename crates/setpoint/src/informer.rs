@@ -12,6 +12,7 @@ mod look;
 mod observer;
 mod supervisor;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use self::supervisor::Supervisor;
 use crate::facts::CacheName;
 use crate::indexer::IndexFn;
 use crate::reflector::{Reflector, Target};
+use crate::watch::takes;
 use crate::{DeltaFifo, IndexError, Lister, Object, ResourceVersion, Scope};
 
 /// A cache of one kind that follows the server, and tells handlers what changes.
@@ -64,8 +66,22 @@ struct Inner<T: Object> {
     /// One a scope, once it is started.
     supervisors: Mutex<Vec<Task<()>>>,
     stop: CancellationToken,
-    is_filtered: bool,
+    selectors: Selectors,
     keeps_managed_fields: bool,
+}
+
+/// Which objects are asked for.
+struct Selectors {
+    labels: Option<String>,
+    has_fields: bool,
+}
+
+impl Selectors {
+    /// What fields there are depends on the kind: whether an object has those, nobody knows here.
+    fn may_leave_out(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
+        let is_taken = |selector: &String| labels.is_some_and(|labels| takes(selector, labels));
+        self.has_fields || !self.labels.as_ref().is_none_or(is_taken)
+    }
 }
 
 /// The stages before the cache, for one scope.
@@ -100,6 +116,11 @@ impl<T: Object> SharedInformer<T> {
                 supervisors.push(self.inner.core.env.spawn(supervisor.run()));
             }
         }
+    }
+
+    /// Whether it has begun to list and watch.
+    pub(crate) fn has_started(&self) -> bool {
+        !self.inner.supervisors.lock().is_empty()
     }
 
     /// Stops for good: when this returns, no task of the informer runs and no handler is called. The cache
@@ -237,9 +258,9 @@ impl<T: Object> SharedInformer<T> {
         self.inner.core.add_observer(observer, &scopes);
     }
 
-    /// Whether selectors leave some objects out of the cache.
-    pub(crate) fn is_filtered(&self) -> bool {
-        self.inner.is_filtered
+    /// Whether selectors may leave an object of these labels out of the cache.
+    pub(crate) fn may_leave_out(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
+        self.inner.selectors.may_leave_out(labels)
     }
 
     /// Whether the cached objects have their `managedFields`.

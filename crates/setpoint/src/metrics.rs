@@ -19,6 +19,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
+pub(crate) use self::computed::Gone;
 use self::families::Families;
 pub(crate) use self::histogram::Histogram;
 use self::names::Description;
@@ -108,15 +109,15 @@ impl Metrics {
         self.own.histogram(description, values)
     }
 
-    /// A gauge whose value is worked out when somebody looks. It replaces any earlier one of these labels; it is left
-    /// out while `value` says `None`.
+    /// A gauge whose value is worked out when somebody looks: the largest of all that were given for these labels. It is
+    /// left out while there is none.
     pub(crate) fn computed_gauge(
         &self,
         description: &'static Description,
         values: &[&str],
-        value: impl Fn() -> Option<f64> + Send + Sync + 'static,
+        value: impl Fn() -> Result<Option<f64>, Gone> + Send + Sync + 'static,
     ) {
-        self.own.computed(description, values).set(value);
+        self.own.computed(description, values).add(value);
     }
 
     /// Forgets a gauge: what it measured is gone.
@@ -175,7 +176,7 @@ mod tests {
         let value = Arc::new(AtomicU64::new(3));
         let shown = Arc::downgrade(&value);
         metrics.computed_gauge(QUEUE_DEPTH, &["q"], move || {
-            Some(shown.upgrade()?.load(Ordering::Relaxed) as f64)
+            Ok(Some(shown.upgrade().ok_or(Gone)?.load(Ordering::Relaxed) as f64))
         });
         value.store(4, Ordering::Relaxed);
         assert!(metrics.render().contains("workqueue_depth{name=\"q\"} 4.0\n"));

@@ -119,7 +119,7 @@ impl<T: Object> Reflector<T> {
         }
         let retry_after = head.headers.get(http::header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
-        let body = ByteStream::new(body, format, &self.metrics, bound);
+        let body = ByteStream::new(body, format, &self.metrics, bound).of_refusal();
         let body = body.read_up_to(64 << 10).await;
         let mut status = format.status(&body).unwrap_or_default();
         status.code = Some(head.status.as_u16().into());

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::predicate::{Change, Predicate};
 use self::selector::joined;
+pub(crate) use self::selector::takes;
 use crate::factory::Defaults;
 use crate::indexer::IndexFn;
 use crate::{Held, InformerBuilder, SharedInformer};
@@ -149,8 +150,8 @@ impl<T: Watchable> Watch<T> {
         self
     }
 
-    /// Only objects of these namespaces, whatever the [factory](crate::SharedInformerFactory) is for; with none, of all
-    /// namespaces. Each has a list and watch of its own, and all are in one cache. Called again, it adds to them.
+    /// Only objects of these namespaces, whatever the [factory](crate::SharedInformerFactory) is for; with none, or
+    /// one without a name, of all. Each has a list and watch of its own, and all are in one cache. Called again, it adds to them.
     pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Watch<T> {
         self.namespaces.get_or_insert_default().extend(namespaces.into_iter().map(Into::into));
         self

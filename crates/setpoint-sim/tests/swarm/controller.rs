@@ -9,7 +9,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, P
 use kube::{Client, Resource, ResourceExt};
 use serde_json::json;
 use setpoint::workqueue::ItemExponential;
-use setpoint::{Action, Context, Controller, Finalize, ObjectKey, ReconcileError, finalize};
+use setpoint::{Action, Context, Controller, Finalize, ObjectKey, ReconcileError, Watch, finalize};
 
 /// On parents and children: the parent's name.
 pub(crate) const LABEL: &str = "parent";
@@ -33,11 +33,12 @@ impl Witness for () {}
 
 struct State(Arc<dyn Witness>);
 
-/// The controller. Its retries do not take longer than 5 seconds.
-pub(crate) fn controller(witness: Arc<dyn Witness>) -> Controller {
+/// The controller. Its retries do not take longer than 5 seconds. It caches all Secrets, or those that may be children.
+pub(crate) fn controller(witness: Arc<dyn Witness>, caches_all: bool) -> Controller {
     let (base, most) = (Duration::from_millis(20), Duration::from_secs(5));
+    let secrets = Watch::<Secret>::new();
     Controller::of::<ConfigMap>(.., "swarm", reconcile)
-        .owns::<Secret>(..)
+        .owns(if caches_all { secrets } else { secrets.labels(LABEL) })
         .workers(2)
         .rate_limiter(ItemExponential::new(base, most))
         .state(State(witness))

@@ -61,7 +61,9 @@ impl Replica {
         let witness = Witnessing { judge, who: who.clone(), thinks, next: Mutex::default() };
         // What is promised is promised within these limits, and no fault here lasts so long.
         let hour = Duration::from_secs(3600);
-        let controller = controller(Arc::new(witness)).sync_limit(hour).catch_up_limit(hour);
+        // Of two replicas, one has a cache with a selector.
+        let controller = controller(Arc::new(witness), self.name == "a");
+        let controller = controller.sync_limit(hour).catch_up_limit(hour);
         let manager = Manager::with(runtime).leader_election(lease).controller(controller);
         let shutdown = manager.shutdown().clone();
         let task = env.spawn(manager.run());

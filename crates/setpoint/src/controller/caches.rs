@@ -9,7 +9,7 @@ use super::Key;
 use super::differences::differences;
 use super::live::Live;
 use super::numbers::Numbered;
-use super::writes::{Outcome, Unknown, Write};
+use super::writes::{Labels, Outcome, Unknown, Write};
 use crate::facts::FieldChange;
 use crate::informer::{Applied, Observer};
 use crate::mutants::{Promise, is_kept};
@@ -35,13 +35,13 @@ pub(super) trait Cache: Send + Sync {
     /// What is listed and watched, scope by scope.
     fn targets(&self) -> Vec<&Target>;
 
-    /// What to wait for until the cache shows an object at this version. Nothing if it may leave it out, or has shown it
+    /// What to wait for until the cache shows an object as it was written. Nothing if it may leave it out, or has shown it
     /// before the write that gave it: then the write was no change.
-    fn until_version(&self, key: &ObjectKey, version: &ResourceVersion, is_change: bool) -> Option<Until>;
+    fn until_written(&self, written: Written<'_>, is_change: bool) -> Option<Until>;
 
-    /// What to wait for until the cache has no object of this uid, once it is at the version `after`. Nothing if it has
-    /// none, or may leave it out.
-    fn until_gone(&self, key: &ObjectKey, uid: &str, after: Option<&ResourceVersion>) -> Option<Until>;
+    /// What to wait for until the cache has no object of this uid; once it shows what the same reconcile has written of it
+    /// before. Nothing if it has none, or may leave it out.
+    fn until_gone(&self, key: &ObjectKey, uid: &str, after: Option<Written<'_>>) -> Option<Until>;
 
     /// What to wait for until the cache is as new as what the server has said.
     fn until_like(&self, live: &Live) -> Vec<Until>;
@@ -60,6 +60,15 @@ pub(super) trait Cache: Send + Sync {
 
     /// Nobody watches it here any more: no key is held for it, and none will be.
     fn release(&self);
+}
+
+/// An object as it was written.
+#[derive(Clone, Copy)]
+pub(super) struct Written<'a> {
+    key: &'a ObjectKey,
+    version: &'a ResourceVersion,
+    /// None if nobody knows.
+    labels: Option<&'a Labels>,
 }
 
 /// The caches that a controller reads from now: watches come and go.
@@ -126,6 +135,13 @@ impl<T: Object, Q: Key> Watched<T, Q> {
         let places = Arc::new(Places { lister, scopes, numbers, is_released, queue });
         informer.observe(&places);
         Watched { informer, places }
+    }
+}
+
+impl<T: Object, Q> Watched<T, Q> {
+    /// Whether the cache may never have an object: what it has already, it is told of whatever the labels are now.
+    fn may_leave_out(&self, key: &ObjectKey, labels: Option<&Labels>) -> bool {
+        self.informer.may_leave_out(labels) && self.places.lister.held(key).is_none()
     }
 }
 
@@ -226,19 +242,19 @@ impl<T: Watchable, Q: Key> Cache for Watched<T, Q> {
         self.informer.targets().collect()
     }
 
-    fn until_version(&self, key: &ObjectKey, version: &ResourceVersion, is_change: bool) -> Option<Until> {
-        if self.informer.is_filtered() && self.places.lister.held(key).is_none() {
+    fn until_written(&self, Written { key, version, labels }: Written<'_>, is_change: bool) -> Option<Until> {
+        if self.may_leave_out(key, labels) {
             return None;
         }
         self.places.until_version(key, version, is_change)
     }
 
-    fn until_gone(&self, key: &ObjectKey, uid: &str, after: Option<&ResourceVersion>) -> Option<Until> {
+    fn until_gone(&self, key: &ObjectKey, uid: &str, after: Option<Written<'_>>) -> Option<Until> {
         let (source, _) = self.places.place_of(key)?;
-        if self.informer.is_filtered() && self.places.lister.held(key).is_none() {
+        if self.may_leave_out(key, after.and_then(|written| written.labels)) {
             return None;
         }
-        let after = after.and_then(ResourceVersion::number).unwrap_or(0);
+        let after = after.and_then(|written| written.version.number()).unwrap_or(0);
         let until = Until::Gone { source, what: named(key, uid), after };
         (self.places.has_happened(&until) != Some(true)).then_some(until)
     }
@@ -313,18 +329,22 @@ pub(super) fn until_seen(
 ) -> (Vec<Until>, Vec<(String, Unknown)>) {
     let (mut untils, mut unknown) = (Vec::new(), Vec::new());
     // What was created and deleted by one reconcile may not have come to the cache when it is to be gone.
-    let mut versions: Vec<(String, ObjectKey, ResourceVersion)> = Vec::new();
-    for Write { resource, outcome, is_unchanged, .. } in writes {
+    let mut versions: Vec<(String, ObjectKey, ResourceVersion, Option<Labels>)> = Vec::new();
+    for Write { resource, outcome, is_unchanged, labels, .. } in writes {
         match outcome {
             Outcome::Version { key, version } => {
-                let until = |cache: &dyn Cache| cache.until_version(&key, &version, !is_unchanged);
+                let written = Written { key: &key, version: &version, labels: labels.as_ref() };
+                let until = |cache: &dyn Cache| cache.until_written(written, !is_unchanged);
                 untils.extend(concerned(caches, &resource).filter_map(until));
-                versions.push((resource, key, version));
+                versions.push((resource, key, version, labels));
             }
             Outcome::Gone { .. } if !is_kept(Promise::Deletes) => {}
             Outcome::Gone { key, uid } => {
-                let same = versions.iter().rev().find(|(of, other, _)| *of == resource && *other == key);
-                let after = same.map(|(_, _, version)| version);
+                let same = versions.iter().rev().find(|(of, other, ..)| *of == resource && *other == key);
+                let after = same.map(|(_, key, version, labels)| {
+                    let labels = labels.as_ref();
+                    Written { key, version, labels }
+                });
                 untils.extend(
                     concerned(caches, &resource).filter_map(|cache| cache.until_gone(&key, &uid, after)),
                 );

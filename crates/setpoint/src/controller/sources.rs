@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
+use setpoint_env::Later;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::Key;
 use super::caches::{Cache, Caches, Watched};
 use super::enqueue::{Enqueue, MapFn, Rule};
 use super::intake::Intake;
 use super::listers::Listers;
+use super::live;
 use super::numbers::{Numbered, Numbers};
 use crate::factory::Lease;
 use crate::facts::CacheName;
@@ -92,6 +95,8 @@ pub(super) struct Attached<Q> {
     handler: Mutex<Option<Registration>>,
     has_heard: Option<watch::Receiver<bool>>,
     replay: Option<Box<dyn Replay<Q>>>,
+    /// Whether its cache was listing or watching before.
+    was_there: bool,
     /// How many wait until it has synced.
     pub(super) waiting: AtomicUsize,
     /// Whether it can be read.
@@ -123,6 +128,12 @@ impl<Q: Key> Sources<Q> {
         self.attach(watch, map, informer, Some(lease))
     }
 
+    /// Adds the indices of a watch to the cache that it has already.
+    pub(super) fn add_indices<T: Watchable>(&self, watch: &Watch<T>) -> Result<(), IndexError> {
+        let (informer, _lease) = self.factory.lease(watch);
+        ensure_indices(watch, &informer)
+    }
+
     /// Watches, and lets what is told come into the queue.
     fn attach<T: Watchable>(
         &self,
@@ -131,10 +142,8 @@ impl<Q: Key> Sources<Q> {
         informer: SharedInformer<T>,
         lease: Option<Lease>,
     ) -> Result<Arc<Attached<Q>>, IndexError> {
-        for (name, function) in watch.indices() {
-            informer.ensure_index(name, function)?;
-        }
-        let lister = informer.lister();
+        ensure_indices(watch, &informer)?;
+        let (lister, was_there) = (informer.lister(), informer.has_started());
         let rule = map.map(|map| Arc::new(Rule { map, predicate: watch.predicate().clone() }));
         let registration = rule.clone().map(|rule| self.add_handler(&informer, rule));
         let numbers = self.number(&informer);
@@ -146,6 +155,7 @@ impl<Q: Key> Sources<Q> {
             handler: Mutex::new(registration),
             replay: rule.map(|rule| -> Box<dyn Replay<Q>> { Box::new(Cached { rule, lister }) }),
             cache: Arc::new(Watched::new(informer, self.queue.clone(), numbers)),
+            was_there,
             waiting: AtomicUsize::new(0),
             is_published: AtomicBool::new(false),
             _lease: lease,
@@ -206,6 +216,26 @@ impl<Q: Key> Sources<Q> {
         Err(CacheSyncError { not_synced: late.collect() })
     }
 
+    /// The same for one that came while the controller runs: it is as new as the server was, also if its cache is an old
+    /// one that others have. Keys are not held for what they wrote before it came.
+    pub(super) async fn catch_up(
+        &self,
+        attached: &Arc<Attached<Q>>,
+        limit: Duration,
+    ) -> Result<(), CacheSyncError> {
+        let ends = Instant::now().later(limit);
+        self.sync(std::slice::from_ref(attached), limit).await?;
+        if !attached.was_there || attached.is_published.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let cache = &*attached.cache;
+        let caught_up = tokio::time::timeout_at(ends, live::catch_up(cache, self.factory.client())).await;
+        caught_up.map_err(|_| {
+            let trouble = vec!["it is behind the server".to_owned()];
+            CacheSyncError { not_synced: [(cache.resource().to_owned(), trouble)].into() }
+        })
+    }
+
     /// Stops watching: when this returns, nothing of it comes into the queue any more, and no key is held for it.
     pub(super) async fn detach(&self, attached: Arc<Attached<Q>>) {
         // Also if nobody waits until the end.
@@ -237,6 +267,10 @@ impl<Q: Key> Sources<Q> {
             replay.keys().await.into_iter().for_each(&mut queue);
         }
     }
+}
+
+fn ensure_indices<T: Watchable>(watch: &Watch<T>, informer: &SharedInformer<T>) -> Result<(), IndexError> {
+    watch.indices().try_for_each(|(name, function)| informer.ensure_index(name, function))
 }
 
 /// A watch for which no key is held any more when this goes.

@@ -102,7 +102,8 @@ impl<Q: Key> Watches<Q> {
     /// Reconciles the keys that `map` names when an object changes, as [`Controller::watches`](super::Controller::watches)
     /// does, from now on. Returns when the objects that are there are cached, and can be read.
     ///
-    /// A watch that was added already stays as it is, with the `map` that it came with.
+    /// A watch that was added already stays as it is, with the `map` that it came with; the indices of this one are added
+    /// to its cache.
     pub async fn watches<T: Watchable>(
         &self,
         watch: impl IntoWatch<T>,
@@ -135,13 +136,16 @@ impl<Q: Key> Watches<Q> {
         let mut waiting = {
             let mut added = sources.added.lock();
             let attached = match added.entry(watch.id()) {
-                Entry::Occupied(there) => there.get().clone(),
+                Entry::Occupied(there) => {
+                    sources.add_indices(&watch)?;
+                    there.get().clone()
+                }
                 Entry::Vacant(place) => place.insert(sources.lease(&watch, map)?).clone(),
             };
             Waiting::new(sources.clone(), watch.id(), attached)
         };
         let limit = self.sync_limit.unwrap_or(sources.sync_limit);
-        let synced = sources.sync(std::slice::from_ref(&waiting.attached), limit).await;
+        let synced = sources.catch_up(&waiting.attached, limit).await;
         if synced.is_ok() && waiting.publish() {
             return Ok(());
         }

@@ -29,6 +29,8 @@ use crate::{ObjectKey, Reasons, WorkQueue};
 
 /// How long a reconcile waits until the events of earlier ones are written, if there are very many.
 const EVENTS: Duration = Duration::from_secs(1);
+/// How long a key waits whose rate limiter does not say how long.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What the workers of one controller share.
 pub(super) struct Work<Q> {
@@ -99,7 +101,12 @@ pub(super) async fn run<Q: Key>(
             reasons: Arc::new(reasons),
             id,
         };
-        reconcile(&work, &item, &name, context).await;
+        let reconciled = AssertUnwindSafe(reconcile(&work, &item, &name, context)).catch_unwind();
+        if reconciled.await.is_err() {
+            // The reconciler's panics are caught before.
+            tracing::error!(controller = work.context.name, key = %name, "a rate limiter panicked; requeued");
+            work.queue.add_after((*item).clone(), PAUSE);
+        }
         let writes = notes.take();
         work.end(&name, &writes);
         if writes.is_empty() || !is_kept(Promise::OwnWrites) {
@@ -321,19 +328,16 @@ async fn reconcile<Q: Key>(work: &Work<Q>, item: &Item<Q>, name: &ObjectKey, con
 
 /// Runs the user's code within its time, and catches its panics.
 async fn call<Q: Key>(work: &Work<Q>, key: Q, context: Context) -> Result<Action, ReconcileError> {
-    let limit = work.time_limit.as_ref().and_then(|limit_of| limit_of(&key));
-    let running = AssertUnwindSafe(work.reconciler.call(key, context)).catch_unwind();
-    let finished = match limit {
-        Some(limit) => match timeout(limit, running).await {
-            Ok(finished) => finished,
-            Err(_) => {
-                work.metrics.timed_out();
-                return Err(format!("it took longer than {limit:?}").into());
-            }
-        },
-        None => running.await,
+    let running = async {
+        let limit = work.time_limit.as_ref().and_then(|limit_of| limit_of(&key));
+        let running = work.reconciler.call(key, context);
+        let Some(limit) = limit else { return running.await };
+        timeout(limit, running).await.unwrap_or_else(|_| {
+            work.metrics.timed_out();
+            Err(format!("it took longer than {limit:?}").into())
+        })
     };
-    finished.unwrap_or_else(|panic| {
+    AssertUnwindSafe(running).catch_unwind().await.unwrap_or_else(|panic| {
         work.metrics.panicked();
         let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let message = message.or_else(|| panic.downcast_ref::<String>().cloned());

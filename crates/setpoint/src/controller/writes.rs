@@ -1,5 +1,6 @@
 //! What a reconcile has written, found out on the way: a client that takes notes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -29,11 +30,15 @@ pub(super) struct Write {
     pub(super) manager: Option<Name>,
     /// Whether the object has the version that it had before.
     pub(super) is_unchanged: bool,
+    /// The labels that the object has now, if the answer says so.
+    pub(super) labels: Option<Labels>,
 }
+
+pub(super) type Labels = BTreeMap<String, String>;
 
 impl Write {
     pub(super) fn new(resource: impl Into<String>, outcome: Outcome) -> Write {
-        Write { resource: resource.into(), outcome, manager: None, is_unchanged: false }
+        Write { resource: resource.into(), outcome, manager: None, is_unchanged: false, labels: None }
     }
 }
 
@@ -337,18 +342,22 @@ impl Target {
             return is_kept(Promise::DeleteCollection).then(|| self.unknown());
         }
         let answer: Answer = serde_json::from_slice(body).ok()?;
+        let mut labels = None;
         let outcome = if answer.kind.as_deref() == Some("Status") {
             let details = answer.details?;
             let name = details.name.as_deref().or(self.name.as_deref())?;
             Outcome::Gone { key: self.key_of(name), uid: details.uid? }
         } else {
             let metadata = answer.metadata?;
+            // The answer of another part, as of a scale, has not those of the object.
+            let is_whole = self.subresource.as_deref().is_none_or(|part| part == "status");
+            labels = is_whole.then(|| metadata.labels.unwrap_or_default());
             Outcome::Version {
                 key: self.key_of(metadata.name.as_deref()?),
                 version: metadata.resource_version.as_deref()?.into(),
             }
         };
-        Some(Write { manager: self.manager.clone(), ..Write::new(&self.resource, outcome) })
+        Some(Write { manager: self.manager.clone(), labels, ..Write::new(&self.resource, outcome) })
     }
 }
 
@@ -370,6 +379,7 @@ struct Answer {
 struct Metadata {
     name: Option<String>,
     resource_version: Option<String>,
+    labels: Option<Labels>,
 }
 
 #[derive(Deserialize)]

@@ -12,7 +12,7 @@ use setpoint_env::Env;
 use tokio_util::sync::CancellationToken;
 
 use super::core::Core;
-use super::{Inner, ScopeParts, SharedInformer};
+use super::{Inner, ScopeParts, Selectors, SharedInformer};
 use crate::facts::{CacheProbe, Facts};
 use crate::held::PackerOf;
 use crate::reflector::{Decoder, ErrorHandler, Keep, Reflector, ReflectorMetrics, Target, WireKind};
@@ -255,7 +255,7 @@ where
     T: Object,
 {
     /// Only objects of this namespace. Call it again for more: each has its own watch and watermark, and
-    /// all are behind one lister.
+    /// all are behind one lister. An empty name stands for all namespaces.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         let namespace = namespace.into();
         if !self.namespaces.contains(&namespace) {
@@ -353,17 +353,23 @@ where
         self
     }
 
+    /// The parts that are listed and watched each by itself.
+    fn scopes(&self) -> Vec<Scope> {
+        if self.namespaces.iter().all(|name| !name.is_empty()) && !self.namespaces.is_empty() {
+            self.namespaces.iter().map(|name| Scope::Namespace(name.as_str().into())).collect()
+        } else {
+            vec![Scope::Cluster]
+        }
+    }
+
     /// What is listed, watched and cached.
     pub(crate) fn identity(&self) -> Identity {
-        let mut namespaces = self.namespaces.clone();
-        namespaces.sort_unstable();
+        let mut scopes = self.scopes();
+        scopes.sort_unstable();
         let path = self.resource.path(None);
         let selectors = (&self.label_selector, &self.field_selector);
-        let watched = format!(
-            "{path} {namespaces:?} {selectors:?} {} {}",
-            self.keep_managed_fields,
-            self.packer.is_some()
-        );
+        let watched =
+            format!("{path} {scopes:?} {selectors:?} {} {}", self.keep_managed_fields, self.packer.is_some());
         Identity { watched, cached: TypeId::of::<T>(), transformed_by: self.transformed_by }
     }
 
@@ -393,13 +399,10 @@ where
         if let Some(packer) = self.packer {
             decoder = decoder.packed(packer);
         }
-        let scopes: Vec<_> = match self.namespaces.is_empty() {
-            true => vec![Scope::Cluster],
-            false => self.namespaces.iter().map(|name| Scope::Namespace(name.as_str().into())).collect(),
-        };
+        let scopes = self.scopes();
         let name = (self.resource.name(), self.facts.next_cache());
         let parts = scopes.iter().map(|scope| self.scope_parts(scope, name.1, &indexer, &decoder)).collect();
-        let is_filtered = self.label_selector.is_some() || self.field_selector.is_some();
+        let selectors = Selectors { labels: self.label_selector, has_fields: self.field_selector.is_some() };
         let facts = self.facts.clone();
         let core = Core::new(indexer, scopes, name, self.env, self.metrics, self.facts, self.resync);
         let inner = Arc::new(Inner {
@@ -407,7 +410,7 @@ where
             scopes: parts,
             supervisors: Mutex::default(),
             stop: CancellationToken::new(),
-            is_filtered,
+            selectors,
             keeps_managed_fields: self.keep_managed_fields,
         });
         let weak: Weak<dyn CacheProbe> = Arc::downgrade(&(inner.clone() as Arc<dyn CacheProbe>));

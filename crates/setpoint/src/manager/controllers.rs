@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, join, join_all, try_join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 use kube::Client;
-use setpoint_env::Task;
+use setpoint_env::{Later, Task};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -151,7 +151,8 @@ impl Work {
     }
 
     /// Runs controllers, and what else there is, until the end of the shift. What is not finished shortly before the end of
-    /// the grace is cut off, so that the lease can still be released. Says whether all was finished.
+    /// the grace is cut off, so that the lease can still be released. Says whether all was finished. A failure stops the
+    /// manager, and is told when the rest has ended.
     async fn shift(
         &self,
         controllers: &[Prepared],
@@ -160,10 +161,10 @@ impl Work {
         fence: Option<Fence>,
         ending: CancellationToken,
     ) -> Result<bool, ManagerError> {
-        let for_work = Some(self.grace.saturating_sub((self.grace / 10).min(RELEASE_TIME)));
+        let for_work = self.grace.saturating_sub((self.grace / 10).min(RELEASE_TIME));
         let shift = || {
             let (client, fence, ending) = (client.clone(), fence.clone(), ending.clone());
-            Shift { is_term: fence.is_some(), client, fence, ending, grace: for_work }
+            Shift { is_term: fence.is_some(), client, fence, ending, grace: Some(for_work) }
         };
         let start = |runnable: &LeaderRunnable| {
             runnable.start(RunnableContext::new(&self.runtime, client.clone(), ending.clone()))
@@ -171,19 +172,35 @@ impl Work {
         let mut running: FuturesUnordered<_> = runnables.iter().map(start).collect();
         let working = join_all(controllers.iter().map(|controller| controller.work(shift())));
         // Without any controller it lasts until the end, too.
-        let mut working = std::pin::pin!(join(working, ending.cancelled()));
-        loop {
+        let end = async {
+            ending.cancelled().await;
+            self.runtime.env.instant().later(for_work)
+        };
+        let mut working = std::pin::pin!(join(working, end));
+        let mut outcome = Ok(());
+        let (finished, ends) = loop {
             tokio::select! {
                 biased;
-                Some(ended) = running.next() => ended?,
-                (ended, ()) = &mut working => {
-                    while let Some(ended) = running.next().await {
-                        ended?;
-                    }
-                    return Ok(ended.into_iter().all(|is_finished| is_finished));
-                }
+                Some(ended) = running.next() => outcome = outcome.and(self.stop_if_failed(ended)),
+                ended = &mut working => break ended,
             }
+        };
+        let rest = async {
+            while let Some(ended) = running.next().await {
+                outcome = std::mem::replace(&mut outcome, Ok(())).and(ended);
+            }
+        };
+        let has_ended = tokio::time::timeout_at(ends, rest).await.is_ok();
+        outcome?;
+        Ok(has_ended && finished.into_iter().all(|is_finished| is_finished))
+    }
+
+    /// What fails stops the manager, in the order in which it always stops: what is being reconciled is finished.
+    fn stop_if_failed(&self, ended: Result<(), ManagerError>) -> Result<(), ManagerError> {
+        if ended.is_err() {
+            self.runtime.shutdown.cancel();
         }
+        ended
     }
 
     fn check(&self, ended: Result<bool, ManagerError>) -> Result<(), ManagerError> {

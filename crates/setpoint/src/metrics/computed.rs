@@ -7,19 +7,25 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-type Value = Box<dyn Fn() -> Option<f64> + Send + Sync>;
+/// What a gauge measured is gone.
+pub(crate) struct Gone;
 
-/// It is left out while its function says `None`: what it measured is gone.
+type Value = Box<dyn Fn() -> Result<Option<f64>, Gone> + Send + Sync>;
+
+/// It shows the largest of what its functions say, those left out whose object is gone; nothing if none says anything.
 #[derive(Clone, Default)]
-pub(super) struct Computed(Arc<Mutex<Option<Value>>>);
+pub(super) struct Computed(Arc<Mutex<Vec<Value>>>);
 
 impl Computed {
-    pub(super) fn set(&self, value: impl Fn() -> Option<f64> + Send + Sync + 'static) {
-        *self.0.lock() = Some(Box::new(value));
+    pub(super) fn add(&self, value: impl Fn() -> Result<Option<f64>, Gone> + Send + Sync + 'static) {
+        let mut values = self.0.lock();
+        values.retain(|value| value().is_ok());
+        values.push(Box::new(value));
     }
 
     pub(super) fn get(&self) -> Option<f64> {
-        self.0.lock().as_ref().and_then(|value| value())
+        let values = self.0.lock();
+        values.iter().filter_map(|value| value().ok()?).reduce(f64::max)
     }
 }
 

@@ -98,7 +98,7 @@ descriptions! {
     LONGEST_RUNNING Gauge, "workqueue_longest_running_processor_seconds" ["name"],
         "The longest time spent so far on a key in progress.";
     CACHE_AGE Gauge, "setpoint_cache_age_seconds" ["name", "namespace"],
-        "The time since the last event, bookmark or list.";
+        "The time since the last event, bookmark or list; of several caches of a kind, the longest.";
     STORE_OBJECTS Gauge, "informer_store_objects" ["name"],
         "Objects in the cache.";
     STORE_VERSION Gauge, "informer_store_resource_version" ["name", "namespace"],

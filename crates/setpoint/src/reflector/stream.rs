@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http_body_util::BodyExt;
 use kube::client::Body;
+use tokio::time::Instant;
 
 pub(super) use self::events::{EventStream, Events};
 pub(super) use self::items::ItemStream;
@@ -32,6 +33,10 @@ pub(super) struct ByteStream {
     format: Format,
     received: Counter,
     heard: Heard,
+    /// Whether something has come of which that was not told.
+    has_come: bool,
+    /// Whether the server refuses: then nothing that it says is about objects.
+    is_refusal: bool,
     silence: Duration,
 }
 
@@ -43,21 +48,36 @@ impl ByteStream {
         silence: Duration,
     ) -> ByteStream {
         let (received, heard) = (metrics.received.clone(), metrics.heard.clone());
-        ByteStream { body, format, received, heard, silence }
+        ByteStream { body, format, received, heard, has_come: false, is_refusal: false, silence }
+    }
+
+    /// The body of a refusal.
+    pub(super) fn of_refusal(self) -> ByteStream {
+        ByteStream { is_refusal: true, ..self }
     }
 
     /// The next bytes; `None` at the end. Nothing for longer than allowed is a failure.
     async fn next(&mut self) -> Result<Option<Bytes>, ReflectorFailure> {
         // A timer only if there is something to wait for.
         match self.next_now() {
-            Some(next) => next,
+            Some(next) => {
+                if !matches!(next, Ok(Some(_))) {
+                    self.pause();
+                }
+                next
+            }
             None => {
-                let silence = self.silence;
-                let ends = self.heard.now(silence);
+                let (silence, ends) = (self.silence, self.pause());
                 let next = tokio::time::timeout_at(ends, self.wait_for_next()).await;
                 next.unwrap_or(Err(ReflectorFailure::Silent(silence)))
             }
         }
+    }
+
+    /// All that has come was taken. Says when a wait from now on has been too long.
+    fn pause(&mut self) -> Instant {
+        let has_come = std::mem::take(&mut self.has_come) && !self.is_refusal;
+        self.heard.now(has_come, self.silence)
     }
 
     /// The next bytes, if they are there without waiting.
@@ -73,6 +93,7 @@ impl ByteStream {
                 Some(Ok(frame)) => {
                     // Anything but data is trailers, which say nothing here.
                     if let Ok(bytes) = frame.into_data() {
+                        self.has_come = true;
                         self.received.inc_by(bytes.len() as u64);
                         return Ok(Some(bytes));
                     }

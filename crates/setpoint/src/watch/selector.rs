@@ -1,6 +1,6 @@
 //! Selectors as sets of requirements, each in one spelling: what means the same is the same.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The requirements of a label selector. What is none stays as it is: the server says what is wrong with it.
 pub(super) fn of_labels(selector: &str) -> impl Iterator<Item = String> {
@@ -17,6 +17,34 @@ pub(super) fn of_fields(selector: &str) -> impl Iterator<Item = String> {
         Some((field, value)) if !field.contains('=') && !field.ends_with('!') => format!("{field}={value}"),
         _ => part,
     })
+}
+
+/// Whether a label selector takes an object of these labels, as far as that can be told here.
+pub(crate) fn takes(selector: &str, labels: &BTreeMap<String, String>) -> bool {
+    of_labels(selector).all(|requirement| is_met(&requirement, labels) == Some(true))
+}
+
+/// Whether labels meet a requirement in its one spelling; none if it is not understood.
+fn is_met(requirement: &str, labels: &BTreeMap<String, String>) -> Option<bool> {
+    let has = |key: &str, value: &str| labels.get(key).is_some_and(|found| found == value);
+    if let Some(key) = requirement.strip_prefix('!') {
+        return is_word(key).then(|| !labels.contains_key(key));
+    }
+    if let Some((head, set)) = requirement.split_once(" (") {
+        let (key, operator) = head.split_once(' ')?;
+        let is_in = set.strip_suffix(')')?.split(',').any(|value| has(key, value));
+        return match operator {
+            "in" => Some(is_in),
+            "notin" => Some(!is_in),
+            _ => None,
+        };
+    }
+    if is_word(requirement) {
+        return Some(labels.contains_key(requirement));
+    }
+    let (key, value) = requirement.split_once('=')?;
+    let (key, is_wanted) = key.strip_suffix('!').map_or((key, true), |key| (key, false));
+    (is_word(key) && (value.is_empty() || is_word(value))).then(|| has(key, value) == is_wanted)
 }
 
 /// All of them as one selector; none if there is none.
@@ -107,6 +135,44 @@ mod tests {
             [("a=b", "a!=b"), ("a in (x,y)", "a notin (x,y)"), ("a", "!a"), ("a=", "a"), ("a>1", "a<1")]
         {
             assert_ne!(labels(one), labels(two), "{one:?} and {two:?}");
+        }
+    }
+
+    #[test]
+    fn a_selector_takes_what_the_server_would_select() {
+        let labels: BTreeMap<String, String> =
+            [("app", "web"), ("empty", "")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        for yes in [
+            "",
+            "app=web",
+            "app == web , app",
+            "empty",
+            "app!=db",
+            "other!=db",
+            "app in (db, web)",
+            "app notin (db,cache)",
+            "other notin (db,cache)",
+            "!other",
+            "empty=",
+            "empty in (,x)",
+        ] {
+            assert!(takes(yes, &labels), "{yes:?}");
+        }
+        for no in [
+            "app=db",
+            "app=",
+            "app!=web",
+            "app=web,other",
+            "app in (db,cache)",
+            "app notin (db,web)",
+            "!app",
+            "other=",
+            "a>1",
+            "app in web",
+            "app=web=db",
+            "(",
+        ] {
+            assert!(!takes(no, &labels), "{no:?}");
         }
     }
 

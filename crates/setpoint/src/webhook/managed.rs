@@ -10,6 +10,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ impl ManagedCertificates {
 
     /// Callers reach the server by this DNS name or address.
     pub fn name(mut self, name: impl Into<String>) -> ManagedCertificates {
-        self.terms.names.push(name.into());
+        self.terms.names.push(canonical(name.into()));
         self.terms.names.sort_unstable();
         self.terms.names.dedup();
         self
@@ -244,6 +245,11 @@ impl Keeper {
         }
         Ok(())
     }
+}
+
+/// Addresses have several spellings; a certificate knows one.
+fn canonical(name: String) -> String {
+    name.parse::<IpAddr>().map_or(name, |address| address.to_string())
 }
 
 /// An error and where it comes from.

@@ -7,7 +7,7 @@ use super::Inner;
 use super::state::Unfinished;
 use crate::Metrics;
 use crate::metrics::names::{self, Description};
-use crate::metrics::{Counter, Histogram};
+use crate::metrics::{Counter, Gone, Histogram};
 
 /// The metrics of one queue.
 #[derive(Debug)]
@@ -26,7 +26,9 @@ impl QueueMetrics {
     ) -> QueueMetrics {
         let gauge = |description: &'static Description, value: fn(&Inner<K>) -> f64| {
             let queue = queue.clone();
-            metrics.computed_gauge(description, &[name], move || Some(value(&*queue.upgrade()?)));
+            metrics.computed_gauge(description, &[name], move || {
+                Ok(Some(value(&*queue.upgrade().ok_or(Gone)?)))
+            });
         };
         gauge(names::QUEUE_DEPTH, |queue| queue.shared.depth() as f64);
         gauge(names::UNFINISHED_WORK, |queue| unfinished(queue).total.as_secs_f64());

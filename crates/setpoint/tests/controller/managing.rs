@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::Api;
 use parking_lot::Mutex;
 use setpoint::controller::Runtime;
 use setpoint::manager::{ManagerError, MetricsServer};
@@ -352,6 +354,69 @@ fn a_leader_runnable_that_fails_or_panics_stops_the_manager() {
         let panics = named(&world, "a").runnable("careless", |_| careless());
         let error = panics.run().await.unwrap_err();
         assert!(matches!(&error, ManagerError::Runnable { name, .. } if name == "careless"), "{error}");
+    });
+}
+
+#[test]
+fn a_leader_runnable_that_fails_lets_reconciles_finish() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        let (begun, done) = (Counter::default(), Counter::default());
+        let (begins, ends, begun_yet) = (begun.clone(), done.clone(), begun.clone());
+        let reconcile = move |_: ObjectKey, _: Context| {
+            let (begins, ends) = (begins.clone(), ends.clone());
+            async move {
+                begins.inc();
+                sleep(10 * SECOND).await;
+                ends.inc();
+                Ok::<_, ReconcileError>(Action::done())
+            }
+        };
+        let manager = named(&world, "a")
+            .controller(Controller::of::<ConfigMap>(.., "slow", reconcile))
+            .leader_runnable("waits", async |cx| {
+                cx.stopping().cancelled().await;
+                Ok(())
+            })
+            .leader_runnable("job", move |_| {
+                let begun = begun_yet.clone();
+                async move {
+                    while begun.get() == 0 {
+                        sleep(SECOND / 10).await;
+                    }
+                    Err("it went wrong".into())
+                }
+            });
+        let error = manager.run().await.unwrap_err();
+        assert!(matches!(&error, ManagerError::Runnable { name, .. } if name == "job"), "{error}");
+        assert_eq!((begun.get(), done.get()), (1, 1));
+    });
+}
+
+#[test]
+fn a_leader_runnable_that_does_not_end_does_not_keep_the_lease() {
+    World::run(9, async |world| {
+        create_map(&world, "a").await;
+        let calls = Counter::default();
+        let manager = named(&world, "a")
+            .grace(20 * SECOND)
+            .controller(Controller::of::<ConfigMap>(.., "maps", counting(&calls)))
+            .leader_runnable("stubborn", |_| async {
+                std::future::pending::<()>().await;
+                Ok(())
+            });
+        let shutdown = manager.shutdown().clone();
+        let running = world.env().spawn(manager.run());
+        sleep(10 * SECOND).await;
+        assert_eq!(calls.get(), 1);
+        let start = tokio::time::Instant::now();
+        shutdown.cancel();
+        let error = running.await.unwrap().unwrap_err();
+        assert!(matches!(error, ManagerError::Grace { .. }), "{error}");
+        assert!(start.elapsed() <= 20 * SECOND, "{:?}", start.elapsed());
+        let leases: Api<Lease> = Api::default_namespaced(world.direct());
+        let spec = leases.get("maps").await.unwrap().spec.unwrap();
+        assert_eq!(spec.holder_identity.unwrap_or_default(), "");
     });
 }
 

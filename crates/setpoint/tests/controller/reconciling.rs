@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::json;
+use setpoint::workqueue::RateLimiter;
 use setpoint::{Action, Context, Controller, ObjectKey, Predicate, ReconcileError, Watch};
 use setpoint_sim::World;
 use tokio::time::sleep;
@@ -162,6 +163,45 @@ fn panics_and_reconciles_that_hang_are_failures() {
         assert_eq!(running.metric("controller_runtime_reconcile_panics_total", &labels), 1);
         assert_eq!(running.metric("controller_runtime_reconcile_errors_total", &labels), 2);
         assert_eq!(running.metric("controller_runtime_active_workers", &labels), 0);
+    });
+}
+
+struct Careless;
+
+impl RateLimiter<ObjectKey> for Careless {
+    fn when(&self, _: &ObjectKey) -> Duration {
+        panic!("on purpose")
+    }
+
+    fn forget(&self, _: &ObjectKey) {}
+
+    fn num_requeues(&self, _: &ObjectKey) -> u32 {
+        0
+    }
+}
+
+#[test]
+fn a_rate_limiter_that_panics_loses_no_key_and_no_worker() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        let calls = Counter::default();
+        let counter = calls.clone();
+        let reconcile = move |_: ObjectKey, _: Context| {
+            let call = counter.inc();
+            async move {
+                match call {
+                    1 => Err(ReconcileError::from("not yet")),
+                    _ => Ok(Action::done()),
+                }
+            }
+        };
+        let controller = Controller::of::<ConfigMap>(.., "bad", reconcile).rate_limiter(Careless);
+        let _running = run(&world, controller);
+        sleep(10 * SECOND).await;
+        assert_eq!(calls.get(), 2);
+        create_map(&world, "b").await;
+        sleep(SECOND).await;
+        assert_eq!(calls.get(), 3);
     });
 }
 

@@ -218,6 +218,28 @@ fn a_cache_that_somebody_else_uses_stays_when_a_watch_goes() {
 }
 
 #[test]
+fn a_watch_whose_cache_is_there_already_is_added_when_that_has_caught_up() {
+    World::run(1, async |world| {
+        world.faults().on(Match::watch("configmaps")).delay_events(20 * SECOND).always();
+        let controller = Controller::of::<Namespace>(.., "operator", noting(&Calls::default()));
+        let watches = controller.watches_handle();
+        let running = run(&world, controller);
+        let informer = running.runtime.informers().informer::<ConfigMap>();
+        informer.start();
+        informer.wait_for_sync().await;
+        create_map(&world, "a").await;
+        let hasty = watches.clone().sync_limit(SECOND).reads::<ConfigMap>(..).await.unwrap_err();
+        let why = std::error::Error::source(&hasty).unwrap().to_string();
+        assert!(why.contains("configmaps (it is behind the server)"), "{why}");
+        watches.reads::<ConfigMap>(..).await.unwrap();
+        assert_eq!(informer.lister().len(), 1, "what was there is cached");
+        let start = tokio::time::Instant::now();
+        watches.reads::<ConfigMap>(..).await.unwrap();
+        assert_eq!(start.elapsed(), Duration::ZERO, "it is there already");
+    });
+}
+
+#[test]
 fn a_watch_that_cannot_sync_is_not_added_and_the_error_says_why() {
     World::run(1, async |world| {
         let controller =
@@ -510,6 +532,24 @@ fn functions_that_are_told_apart_by_their_values_only_are_not_taken_for_one_anot
 }
 
 #[test]
+fn a_watch_that_is_added_again_brings_its_indices() {
+    World::run(1, async |world| {
+        maps(&world).create(&PostParams::default(), &naming("a", "s")).await.unwrap();
+        let controller = Controller::of::<Namespace>(.., "operator", noting(&Calls::default()));
+        let watches = controller.watches_handle();
+        let running = run(&world, controller);
+        watches.reads::<ConfigMap>(..).await.unwrap();
+        watches.reads(by_secret()).await.unwrap();
+        let lister = running.runtime.informers().informer::<ConfigMap>().lister();
+        assert_eq!(lister.by_index("secret", "default/s").unwrap().len(), 1);
+        let other = Watch::<ConfigMap>::new().index("secret", |_: &ConfigMap| Vec::new());
+        let refused = watches.reads(other).await.unwrap_err();
+        assert_eq!(refused.to_string(), "the watch was not added");
+        assert!(watches.remove(&Watch::<ConfigMap>::new()).await.unwrap(), "the first stays");
+    });
+}
+
+#[test]
 fn a_context_for_tests_has_the_indices_of_its_watches() {
     World::run(1, async |world| {
         let test =
@@ -589,6 +629,27 @@ fn a_time_limit_can_depend_on_the_key_and_is_counted() {
         assert!(
             running.metric("controller_runtime_reconcile_timeouts_total", &[("controller", "slow")]) >= 1
         );
+    });
+}
+
+#[test]
+fn a_time_limit_that_panics_fails_its_key_and_no_other() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        let calls = Calls::default();
+        let controller = Controller::of::<ConfigMap>(.., "limited", noting(&calls)).time_limit_of(|key| {
+            match key.name() {
+                "a" => panic!("on purpose"),
+                _ => None,
+            }
+        });
+        let running = run(&world, controller);
+        sleep(SECOND).await;
+        create_map(&world, "b").await;
+        sleep(SECOND).await;
+        assert_eq!(take(&calls), ["b"]);
+        let panics = "controller_runtime_reconcile_panics_total";
+        assert!(running.metric(panics, &[("controller", "limited")]) >= 1);
     });
 }
 

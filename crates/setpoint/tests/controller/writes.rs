@@ -5,11 +5,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams};
-use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
+use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, Watch};
 use setpoint_sim::{Match, World};
 use tokio::time::sleep;
 
-use crate::support::{SECOND, child_of, count_secrets, create_map, run};
+use crate::support::{Counter, SECOND, child_of, count_secrets, create_map, run};
 
 /// Creates a child unless the cache shows one, with a name that the server makes up; and looks again soon.
 async fn create_if_missing(
@@ -49,6 +49,44 @@ fn a_slow_watch_makes_no_second_child() {
 fn without_the_notes_a_slow_watch_makes_several() {
     let children = children_with_a_slow_watch(false);
     assert!(children > 1, "the test proves nothing if the naive loop is right: {children}");
+}
+
+#[test]
+fn a_child_that_the_selectors_of_a_cache_take_is_waited_for_and_another_is_not() {
+    World::run(7, async |world| {
+        for name in ["in", "out"] {
+            create_map(&world, name).await;
+        }
+        world.faults().on(Match::watch("secrets")).delay_events(5 * SECOND).always();
+        let waited = Counter::default();
+        let counter = waited.clone();
+        let reconcile = move |key: ObjectKey, cx: Context| {
+            let counter = counter.clone();
+            async move {
+                let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
+                let has_child = cx.lister::<Secret>()?.list().iter().any(|secret| {
+                    secret.metadata.generate_name.as_deref() == Some(&format!("{}-", key.name()))
+                });
+                if key.name() == "out" && counter.inc() > 1 || has_child {
+                    return Ok(Action::requeue_after(SECOND));
+                }
+                let mut child = child_of(&map);
+                child.metadata.generate_name = Some(format!("{}-", key.name()));
+                child.metadata.labels = Some([("tier".to_owned(), key.name().to_owned())].into());
+                let secrets: Api<Secret> = Api::default_namespaced(cx.client());
+                secrets.create(&PostParams::default(), &child).await?;
+                Ok::<_, ReconcileError>(Action::requeue_after(SECOND))
+            }
+        };
+        let secrets = Watch::<Secret>::new().labels("tier in (in, within), tier!=out, tier, !other");
+        let running = run(&world, Controller::of::<ConfigMap>(.., "some", reconcile).owns(secrets));
+        sleep(8 * SECOND).await;
+        assert!(waited.get() > 1, "what the cache leaves out is not waited for");
+        sleep(60 * SECOND).await;
+        assert_eq!(count_secrets(&world).await, 2);
+        let late = running.metric("setpoint_controller_catch_up_late_total", &[("controller", "some")]);
+        assert_eq!(late, 0);
+    });
 }
 
 fn children_with_a_lost_response(tracked: bool) -> usize {

@@ -6,9 +6,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use serde_json::json;
-use setpoint::{Env, Metrics, Object, Scope, SharedInformer};
+use setpoint::{Env, Metrics, Object, Scope, SharedInformer, SharedInformerFactory};
+use tokio::time::{Instant, sleep};
 
-use crate::script::{builder, cached, object, server, settle, start};
+use crate::script::{builder, cached, object, plain, server, settle, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_bookmark_alone_moves_the_watermark() {
@@ -212,4 +213,89 @@ async fn metrics_tell_what_came_and_why_it_was_listed_again() {
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
+}
+
+/// How old a cache of config maps is, in whole seconds, as the metrics say.
+fn age(metrics: &Metrics) -> Option<u64> {
+    let text = metrics.render();
+    let line = text.lines().find_map(|line| line.strip_prefix("setpoint_cache_age_seconds{"))?;
+    let (_, seconds) = line.rsplit_once(' ')?;
+    Some(seconds.parse::<f64>().unwrap().round() as u64)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_and_says_nothing_makes_no_cache_younger() {
+    let (client, mut server) = server();
+    let metrics = Metrics::default();
+    let informer = builder(client).config(plain()).metrics(metrics.clone()).build();
+    informer.start();
+    settle().await;
+    assert_eq!(age(&metrics), None);
+    server.next().await.list("10", &[object("a", 3)]);
+    let asked = server.next().await;
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(age(&metrics), Some(20), "since the list");
+    let watch = asked.watch();
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(age(&metrics), Some(40), "nothing came on the watch");
+    watch.bookmark("11");
+    let heard = Instant::now();
+    settle().await;
+    assert_eq!(age(&metrics), Some(0));
+    watch.close();
+    let refused = server.next().await.in_pieces(500);
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(age(&metrics), Some(heard.elapsed().as_secs()), "nothing but trouble");
+    refused.close();
+    let watch = server.next().await.watch();
+    sleep(Duration::from_secs(20)).await;
+    let waited = heard.elapsed().as_secs_f64().round() as u64;
+    assert_eq!(age(&metrics), Some(waited));
+    watch.event("ADDED", &object("b", 12));
+    settle().await;
+    assert_eq!(age(&metrics), Some(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_caches_of_a_kind_the_age_of_the_older_is_shown() {
+    let metrics = Metrics::default();
+    let start = |labels: &str| {
+        let (client, server) = server();
+        let informer =
+            builder(client).config(plain()).label_selector(labels).metrics(metrics.clone()).build();
+        informer.start();
+        (informer, server)
+    };
+    let (_one, mut first) = start("tier=front");
+    first.next().await.list("10", &[]);
+    let one_watch = first.next().await.watch();
+    sleep(Duration::from_secs(20)).await;
+    let (two, mut second) = start("tier=back");
+    settle().await;
+    assert_eq!(age(&metrics), Some(20), "the other has not heard anything");
+    second.next().await.list("10", &[]);
+    let _two_watch = second.next().await.watch();
+    settle().await;
+    assert_eq!(age(&metrics), Some(20));
+    one_watch.bookmark("11");
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(age(&metrics), Some(5));
+    two.shutdown().await;
+    drop(two);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(age(&metrics), Some(10), "the one that stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_named_twice_is_watched_once_and_no_name_is_all_of_them() {
+    let (client, mut server) = server();
+    let factory = SharedInformerFactory::new(client).env(Env::seeded(1)).config(plain());
+    let twice = factory.clone().namespace("default").namespace("default").informer::<ConfigMap>();
+    twice.start();
+    let asked = server.next().await;
+    assert_eq!(asked.path, "/api/v1/namespaces/default/configmaps");
+    server.quiet_for(Duration::from_secs(30)).await;
+    let all = factory.namespace("").informer::<ConfigMap>();
+    all.start();
+    assert_eq!(server.next().await.path, "/api/v1/configmaps");
 }

@@ -193,13 +193,19 @@ impl Asked {
     /// Begins a watch.
     pub(crate) fn watch(self) -> Watch {
         assert!(self.is_watch(), "a watch was asked for, not {:?}", self.query);
+        self.in_pieces(200)
+    }
+
+    /// Answers with what comes later.
+    pub(crate) fn in_pieces(self, code: u16) -> Watch {
         let (chunks, mut receiver) = mpsc::unbounded_channel();
         let body =
             futures::stream::poll_fn(move |context| receiver.poll_recv(context)).inspect(|chunk: &Chunk| {
                 assert!(!chunk.as_ref().is_err_and(|error| error.to_string() == PANIC), "as planned");
             });
         let body: futures::stream::BoxStream<'static, Chunk> = Box::pin(body);
-        let answer = Response::builder().header("content-type", self.format.content_type());
+        let answer = Response::builder().status(StatusCode::from_u16(code).unwrap());
+        let answer = answer.header("content-type", self.format.content_type());
         let _ = self.answer.send(Ok(answer.body(StreamBody::new(body)).unwrap()));
         Watch { format: self.format, chunks }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose,
+    KeyPair, KeyUsagePurpose, PublicKeyData,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -59,6 +59,13 @@ impl Certificate {
 
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         now >= self.until
+    }
+
+    /// Whether this is the key of its subject.
+    pub(super) fn has_key(&self, key: &str) -> bool {
+        let Ok(key) = KeyPair::from_pem(key) else { return false };
+        X509Certificate::from_der(&self.der)
+            .is_ok_and(|(_, parsed)| parsed.public_key().raw == key.subject_public_key_info())
     }
 
     /// Whether this authority has signed it.

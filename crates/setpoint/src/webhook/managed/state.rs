@@ -59,8 +59,8 @@ impl State {
         if !state.authorities.iter().any(|authority| state.certificate.is_signed_by(authority)) {
             return Err(invalid("no authority in ca.crt has signed tls.crt"));
         }
-        if rcgen::KeyPair::from_pem(&state.authority_key).is_err() {
-            return Err(invalid("ca.key is no key"));
+        if !state.authorities.first().is_some_and(|newest| newest.has_key(&state.authority_key)) {
+            return Err(invalid("ca.key is not the key of the first authority in ca.crt"));
         }
         parse(&state.pair())?;
         Ok(state)
@@ -112,12 +112,20 @@ impl State {
         let Some(newest) = self.authorities.first() else { return Ok(()) };
         let is_good = self.certificate.is_signed_by(newest)
             && !self.certificate.is_due(now)
-            && self.certificate.names == terms.names;
-        let is_trusted = self.authorities.len() == 1 || now >= newest.since.later(OVERLAP);
+            && terms.names.iter().all(|name| self.certificate.names.contains(name));
+        let is_only = self.authorities.iter().skip(1).all(|old| old.is_over(now));
+        let is_trusted = is_only || now >= newest.since.later(OVERLAP);
         // What is over helps nobody: better one that only some trust yet.
         if !is_good && (is_trusted || self.certificate.is_over(now)) {
+            let mut names = terms.names.clone();
+            if !self.certificate.is_due(now) {
+                // While replicas of two versions run, the names of both are good; the old ones go with the certificate.
+                names.extend(self.certificate.names.iter().cloned());
+                names.sort_unstable();
+                names.dedup();
+            }
             let life = terms.certificate_life;
-            (self.certificate, self.key) = issue(env, newest, &self.authority_key, &terms.names, life)?;
+            (self.certificate, self.key) = issue(env, newest, &self.authority_key, &names, life)?;
         }
         Ok(())
     }

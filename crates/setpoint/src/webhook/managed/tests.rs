@@ -293,6 +293,69 @@ async fn other_names_lead_to_another_certificate_of_the_same_authority() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_address_is_the_same_however_it_is_spelt() {
+    let cluster = Cluster::new().await;
+    let managed = cluster.managed().name("2001:DB8:0::1").name("2001:db8::1");
+    let (mut keeper, first) = managed.first(&cluster.env).await.unwrap();
+    let version = cluster.secrets().get("tls").await.unwrap().metadata.resource_version;
+    assert!(keeper.look().await.unwrap() == first, "it is not issued again");
+    assert_eq!(cluster.secrets().get("tls").await.unwrap().metadata.resource_version, version);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_of_different_names_agree_on_one_certificate() {
+    let cluster = Cluster::new().await;
+    let replica = async |name: &str| {
+        let (keeper, _) = cluster.managed().name(name).first(&cluster.env).await.unwrap();
+        keeper
+    };
+    let (mut old, mut new) = (replica("old.example.com").await, replica("new.example.com").await);
+    let agreed = new.look().await.unwrap();
+    for _ in 0..3 {
+        assert!(old.look().await.unwrap() == agreed && new.look().await.unwrap() == agreed);
+    }
+    let bundle = cluster.bundle().await;
+    let pem = Certificates::pem(agreed.certificate, agreed.key);
+    let (server, _) = pem.start(&cluster.env).await.unwrap();
+    for name in ["old.example.com", "new.example.com"] {
+        assert!(shown(&cluster.env, server.clone(), &bundle, name).await.is_some(), "{name}");
+    }
+    // A name that nobody has any more goes with the certificate.
+    drop(old);
+    sleep(2 * DAY).await;
+    let renewed = new.look().await.unwrap();
+    let pem = Certificates::pem(renewed.certificate, renewed.key);
+    let (server, _) = pem.start(&cluster.env).await.unwrap();
+    let bundle = cluster.bundle().await;
+    assert!(shown(&cluster.env, server.clone(), &bundle, "old.example.com").await.is_none());
+    assert!(shown(&cluster.env, server, &bundle, "new.example.com").await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_key_of_another_authority_is_damage() {
+    let cluster = Cluster::new().await;
+    let (mut keeper, pair) = cluster.replica().await;
+    let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let patch = json!({"data": {"ca.key": ByteString(other.into_bytes())}});
+    cluster.secrets().patch("tls", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    assert!(keeper.look().await.unwrap() == pair);
+    sleep(2 * DAY).await;
+    let renewed = keeper.look().await.unwrap();
+    assert!(renewed != pair && is_trusted(&cluster.env, &renewed, &cluster.bundle().await).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_that_outlives_its_authority_is_replaced_with_it() {
+    let cluster = Cluster::new().await;
+    let managed = cluster.managed().lives(2 * DAY, 10 * DAY);
+    let (keeper, _) = managed.first(&cluster.env).await.unwrap();
+    drop(keeper);
+    sleep(3 * DAY).await;
+    let (_, pair) = managed.first(&cluster.env).await.unwrap();
+    assert!(is_trusted(&cluster.env, &pair, &cluster.bundle().await).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_may_not_read_the_secret_is_told_so() {
     let env = Env::seeded(1);
     let refuse = tower::service_fn(|_| async {
