@@ -53,8 +53,10 @@ pub(crate) fn update(target: Target<'_>, live: &Value, new: &mut Value, manager:
         // Ownership that was reset is not tracked again before somebody applies.
         return;
     }
-    let is_typed = |object: &Value| validate::validate(target.schema(), object, Duplicates::Allowed).is_ok();
-    if is_typed(new) && (is_create || is_typed(live)) {
+    let schema = target.schema();
+    let is_new_typed = validate::validate(schema, new, Duplicates::Allowed).is_ok();
+    let is_live_typed = || validate::validate_beside(schema, live, new, Duplicates::Allowed).is_ok();
+    if is_new_typed && (is_create || is_live_typed()) {
         target.update(live, new, &mut managed, manager, now);
         managed.cap();
         set(new, managed.encode());

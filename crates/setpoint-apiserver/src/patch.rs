@@ -83,14 +83,15 @@ pub(crate) struct Patched {
     pub(crate) value: Bounded,
     /// What `fieldValidation` warns of or refuses: duplicate and unknown fields of the patch itself.
     pub(crate) strict_errors: Vec<String>,
-    /// How kube-apiserver quotes a strategic patch that makes no good object; it quotes the outcome of others.
-    pub(crate) quoted: Option<String>,
+    /// What kube-apiserver quotes of a strategic patch that makes no good object, as [`go_text`] prints it; it quotes the
+    /// outcome of others.
+    pub(crate) quoted: Option<Value>,
     pub(crate) nulls: Nulls,
 }
 
 impl Patched {
     /// What a patch has made of `old`, if it is not too large.
-    fn new(old: &Value, value: Value, strict_errors: Vec<String>, quoted: Option<String>) -> Result<Patched> {
+    fn new(old: &Value, value: Value, strict_errors: Vec<String>, quoted: Option<Value>) -> Result<Patched> {
         let nulls = Nulls::Dropped;
         Ok(Patched { value: Bounded::change(value, old)?, strict_errors, quoted, nulls })
     }

@@ -261,7 +261,7 @@ pub(crate) struct Draft {
     /// It is what a patch made of a good object: if it is bad, the patch is.
     is_patched: bool,
     /// How a patch is quoted if it is bad; otherwise the object that it makes is.
-    quoted: Option<String>,
+    quoted: Option<Value>,
     nulls: Nulls,
 }
 
@@ -291,8 +291,20 @@ impl Draft {
 
     /// Brings the object into the shape of its kind.
     pub(crate) fn finish(self, expected: Expected<'_>, validation: FieldValidation) -> Result<Input> {
+        let quotes = self.is_patched;
+        self.finish_or(expected, validation, quotes)
+    }
+
+    /// The same without a copy of the object, which a patched one needs for nothing but the words of an error. None is an
+    /// error that [`Draft::finish`] has the words for.
+    pub(crate) fn finish_good(self, expected: Expected<'_>, validation: FieldValidation) -> Option<Input> {
+        self.finish_or(expected, validation, false).ok()
+    }
+
+    /// An error quotes what the object was before, if it is asked to.
+    fn finish_or(self, expected: Expected<'_>, validation: FieldValidation, quotes: bool) -> Result<Input> {
         if let Some(why) = body::no_object(&self.value) {
-            let quoted = self.quoted.unwrap_or_else(|| self.value.to_string());
+            let quoted = self.quoted.map_or_else(|| self.value.to_string(), |patch| patch::go_text(&patch));
             return Err(Status::bad_patch(&quoted, why));
         }
         let ty = match expected.form {
@@ -320,10 +332,11 @@ impl Draft {
         };
         let mut unknown: Vec<UnknownField> = Vec::new();
         let reset = managed_fields::note_reset(&object);
-        let before = self.is_patched.then(|| object.clone());
+        let before = quotes.then(|| object.clone());
         conform(ty, &mut object, &mut unknown).map_err(|error| match (&before, &self.quoted) {
             (Some(before), Some(patch)) => {
-                Status::bad_patch(patch, patch::conversion_error(ty, before, &error.to_string()))
+                let why = patch::conversion_error(ty, before, &error.to_string());
+                Status::bad_patch(&patch::go_text(patch), why)
             }
             (Some(before), None) => Status::bad_patch(&before.to_string(), error.to_string()),
             (None, _) => refuse(&error),
@@ -347,7 +360,7 @@ impl Draft {
             }
         };
         let warnings = found.judge(validation).map_err(|why| match (&before, &self.quoted) {
-            (_, Some(patch)) => Status::bad_patch(patch, why),
+            (_, Some(patch)) => Status::bad_patch(&patch::go_text(patch), why),
             (Some(before), None) => Status::bad_patch(&before.to_string(), why),
             (None, None) => refuse(&why),
         })?;

@@ -11,6 +11,7 @@ use setpoint_apiserver::{ApiServer, TokenSigner};
 use setpoint_env::{Env, Task};
 use tokio_util::sync::CancellationToken;
 
+use crate::caches;
 use crate::controllers::{Controllers, Setup};
 use crate::node::{NodeConfig, Nodes, SyntheticLog};
 
@@ -118,7 +119,10 @@ impl Builder {
         }
         let nodes = Nodes::new(client.clone(), env.clone(), nodes);
         let setup = Setup { client: client.clone(), env: env.clone(), root_ca, signer, token_signer };
-        let manager = nodes.add_to(controllers.add_to(Manager::with(runtime), &setup));
+        let manager = Manager::with(runtime);
+        // Before anybody else asks for it.
+        let _pods = caches::pods(manager.informers());
+        let manager = nodes.add_to(controllers.add_to(manager, &setup));
         let shutdown = manager.shutdown().clone();
         let running = env.spawn(manager.run());
         Cluster { client, env, server: None, metrics, nodes, shutdown, running }

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use setpoint::owner::{controller_reference, is_controlled_by};
-use setpoint::{Action, Context, Controller, Event, ObjectKey, ReconcileError};
+use setpoint::{Action, Change, Context, Controller, Event, ObjectKey, Predicate, ReconcileError, Watch};
 
 use crate::failure;
 
@@ -16,20 +16,27 @@ const TIME_LIMIT: Duration = Duration::from_secs(60);
 const NAME: &str = "ephemeral-volume-controller";
 
 pub(crate) fn controller() -> Controller {
-    Controller::of::<Pod>(.., NAME, reconcile).owns::<PersistentVolumeClaim>(..).time_limit(TIME_LIMIT)
+    // Most pods have no such volume. Which ones a pod has never changes.
+    let pods = Watch::<Pod>::new().filter(Predicate::new(|change| match change {
+        Change::Added(pod) | Change::Updated(_, pod) => templates(pod).next().is_some(),
+        Change::Deleted(_) => false,
+    }));
+    Controller::of(pods, NAME, reconcile).owns::<PersistentVolumeClaim>(..).time_limit(TIME_LIMIT)
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
     let pod = cx.lister::<Pod>()?.get(&key).filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let Some(pod) = pod else { return Ok(Action::done()) };
-    for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-        let template =
-            volume.ephemeral.as_ref().and_then(|ephemeral| ephemeral.volume_claim_template.as_ref());
-        if let Some(template) = template {
-            provide(&cx, &pod, volume, template).await?;
-        }
+    for (volume, template) in templates(&pod) {
+        provide(&cx, &pod, volume, template).await?;
     }
     Ok(Action::done())
+}
+
+/// The volumes of a pod that come and go with it, and what their claims are made of.
+fn templates(pod: &Pod) -> impl Iterator<Item = (&Volume, &PersistentVolumeClaimTemplate)> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(|volume| Some((volume, volume.ephemeral.as_ref()?.volume_claim_template.as_ref()?)))
 }
 
 /// Makes the claim of a volume, if there is none. One of that name that is somebody else's is not used.

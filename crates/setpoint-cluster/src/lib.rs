@@ -62,6 +62,7 @@ mod taint_eviction;
 mod time;
 mod ttl_after_finished;
 mod typed;
+mod unread;
 mod volume_protection;
 
 pub use cluster::{Builder, Cluster, ClusterError};

@@ -22,6 +22,7 @@ use setpoint::k8s_openapi::api::core::v1::{Node, Pod};
 use setpoint::kube::Client;
 use setpoint_env::Env;
 use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::Instant;
 
 use crate::caches;
 
@@ -87,6 +88,8 @@ struct Inner {
     env: Env,
     /// Turns to beat.
     beats: Semaphore,
+    /// When the first tick was: nodes beat some whole ticks later.
+    since: Instant,
 }
 
 /// One node.
@@ -113,8 +116,8 @@ impl Nodes {
             (machine.name.clone(), machine)
         };
         let machines = (0..config.count).map(machine).collect();
-        let beats = Semaphore::new(machine::BEATS);
-        Nodes { inner: Arc::new(Inner { machines, config, client, env, beats }) }
+        let (beats, since) = (Semaphore::new(machine::BEATS), env.instant());
+        Nodes { inner: Arc::new(Inner { machines, config, client, env, beats, since }) }
     }
 
     /// Adds everything that makes the nodes live to a manager.
@@ -122,7 +125,7 @@ impl Nodes {
         if self.inner.machines.is_empty() {
             return manager;
         }
-        caches::index_pods(&manager.informers().informer::<Pod>());
+        caches::index_pods_by_address(&manager.informers().informer::<Pod>());
         let (machines, nodes) = (self.clone(), manager.informers().informer::<Node>());
         manager
             .controller(kubelet::controller(self.clone()))
@@ -172,9 +175,9 @@ impl Machine {
         format!("10.{high}.{low}.0/24")
     }
 
-    /// The address of a pod: the one that it has, or the first that is free. `others` are those of the pods of this
-    /// node that the cache shows; a process that took over the node may not have come to all of them.
-    fn pod_ip(&self, uid: &str, current: Option<&str>, others: impl IntoIterator<Item = String>) -> String {
+    /// The address of a pod: the one that it has, or the first that is free. `is_shown` says whether the cache shows a pod
+    /// with an address; a process that took over the node may not have come to all of its pods.
+    fn pod_ip(&self, uid: &str, current: Option<&str>, is_shown: impl Fn(&str) -> bool) -> String {
         let (high, low) = network(self.number);
         let prefix = format!("10.{high}.{low}.");
         let last_byte = |ip: &str| ip.strip_prefix(&prefix)?.parse::<u8>().ok();
@@ -182,9 +185,9 @@ impl Machine {
         let known = addresses.get(uid).copied().or_else(|| last_byte(current?));
         let last = known.unwrap_or_else(|| {
             let mut is_taken = [false; 256];
-            let shown = others.into_iter().filter_map(|ip| last_byte(&ip));
-            shown.chain(addresses.values().copied()).for_each(|last| is_taken[usize::from(last)] = true);
-            (2..=254).find(|last| !is_taken[usize::from(*last)]).unwrap_or(254)
+            addresses.values().for_each(|last| is_taken[usize::from(*last)] = true);
+            let is_free = |last: &u8| !is_taken[usize::from(*last)] && !is_shown(&format!("{prefix}{last}"));
+            (2..=254).find(is_free).unwrap_or(254)
         });
         addresses.insert(uid.to_owned(), last);
         format!("{prefix}{last}")

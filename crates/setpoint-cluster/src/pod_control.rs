@@ -4,15 +4,18 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams};
 use setpoint::owner::controller_reference;
 use setpoint::{Context, Event, ReconcileError};
 
-use crate::failure;
 use crate::owned::Kind;
+use crate::{failure, unread};
 
 /// The longest name that a pod may have.
 const LONGEST_NAME: usize = 253;
+/// How many pods of an owner are created at the same time. Several owners at once must not take all the places for requests
+/// that the server has.
+const AT_ONCE: usize = 32;
 
 /// A pod as the template of its owner says.
 pub(crate) fn from_template<K: Kind>(owner: &K, template: &PodTemplateSpec) -> Pod {
@@ -32,10 +35,9 @@ pub(crate) fn from_template<K: Kind>(owner: &K, template: &PodTemplateSpec) -> P
 
 /// Creates a pod of an owner. A namespace that is being deleted takes none, which is no failure.
 pub(crate) async fn create<K: Kind>(cx: &Context, owner: &K, pod: &Pod) -> Result<(), kube::Error> {
-    let pods: Api<Pod> = Api::namespaced(cx.client(), &owner.namespace().unwrap_or_default());
-    match pods.create(&PostParams::default(), pod).await {
-        Ok(created) => {
-            let note = format!("Created pod: {}", created.name_any());
+    match unread::create(&cx.client(), &owner.namespace().unwrap_or_default(), pod).await {
+        Ok(name) => {
+            let note = format!("Created pod: {name}");
             cx.recorder().event(owner, Event::normal("SuccessfulCreate", note));
             Ok(())
         }
@@ -79,7 +81,7 @@ pub(crate) async fn delete_all<'a, K: Kind>(
     deleted.into_iter().collect()
 }
 
-/// Creates pods in batches of one, two, four, …: if the first fails, for example for want of quota, the others
+/// Creates pods in batches of one, two, four, … up to [`AT_ONCE`]: if the first fails, for example for want of quota, the others
 /// would fail too, and are not tried. Says how many were created.
 pub(crate) async fn create_slowly<K: Kind>(
     cx: &Context,
@@ -94,7 +96,7 @@ pub(crate) async fn create_slowly<K: Kind>(
         if let Some(failed) = results.into_iter().find(Result::is_err) {
             return (created, failed);
         }
-        size *= 2;
+        size = (size * 2).min(AT_ONCE);
     }
     (created, Ok(()))
 }

@@ -11,7 +11,10 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use parking_lot::Mutex;
 use serde_json::json;
 use setpoint::controller::ListerError;
-use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError, SharedInformerFactory};
+use setpoint::{
+    Action, Change, Context, Controller, Lister, ObjectKey, Predicate, ReconcileError, SharedInformerFactory,
+    Watch,
+};
 use tokio::time::Instant;
 
 use crate::{caches, failure, pod};
@@ -82,7 +85,12 @@ pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let pods = informers.informer::<Pod>();
     caches::index_pods(&pods);
     let (pods, nodes) = (pods.lister(), informers.informer::<Node>().lister());
-    Controller::of::<Pod>(.., NAME, reconcile)
+    let known = nodes.clone();
+    let may_go = Predicate::new(move |change| match change {
+        Change::Added(pod) | Change::Updated(_, pod) => may_go(pod, &known),
+        Change::Deleted(_) => true,
+    });
+    Controller::of(Watch::<Pod>::new().filter(may_go), NAME, reconcile)
         .watches::<Node>(.., move |node| {
             let name = node.name_any();
             let is_gone = nodes.get(&ObjectKey::cluster(&name)).is_none();
@@ -91,6 +99,15 @@ pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
         })
         .time_limit(TIME_LIMIT)
         .state(Seen::default())
+}
+
+/// Whether there may be something to do for a pod: it has ended, is being deleted, or its node is not there. If its node goes
+/// later, its pods are looked at because of that.
+fn may_go(pod: &Pod, nodes: &Lister<Node>) -> bool {
+    let node = pod::node_name(pod);
+    pod::is_finished(pod)
+        || pod.metadata.deletion_timestamp.is_some()
+        || (!node.is_empty() && nodes.held(&ObjectKey::cluster(node)).is_none())
 }
 
 fn is_out_of_service(node: &Node) -> bool {

@@ -29,7 +29,7 @@ const BURST: usize = 500;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A set counts its pods at most once in this time for each of them, if they are so many.
-const PAUSE_PER_POD: Duration = Duration::from_micros(100);
+const PAUSE_PER_POD: Duration = Duration::from_micros(400);
 const MANY: usize = 100;
 /// But this often at least.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

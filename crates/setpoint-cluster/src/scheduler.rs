@@ -18,7 +18,8 @@ use setpoint::kube::api::{Patch, PatchParams, PostParams};
 use setpoint::kube::core::Status;
 use setpoint::kube::{self, Api};
 use setpoint::{
-    Action, Context, Controller, Event, HandlerFns, Held, Manager, ObjectKey, ReconcileError, Registration,
+    Action, Context, Controller, Event, HandlerFns, Held, Manager, ObjectKey, Predicate, ReconcileError,
+    Registration, Watch,
 };
 
 use self::ledger::{Decision, SharedLedger};
@@ -28,8 +29,9 @@ use crate::failure;
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// What pods that want this scheduler have in `spec.schedulerName`, and what its events are from.
 const NAME: &str = "default-scheduler";
-/// How many pods are bound at the same time. Each is decided on alone.
-const WORKERS: usize = 4;
+/// How many pods are bound at the same time. Each is decided on alone. Each binding waits for the disk; those that wait
+/// together share the wait.
+const WORKERS: usize = 48;
 
 /// Adds the scheduler to a manager.
 pub(crate) fn add_to(manager: Manager) -> Manager {
@@ -37,7 +39,12 @@ pub(crate) fn add_to(manager: Manager) -> Manager {
     let informers = manager.informers();
     let pods = informers.informer::<Pod>().add_handler(follow_pods(&ledger));
     let nodes = informers.informer::<Node>().add_handler(follow_nodes(&ledger));
-    let controller = Controller::of::<Pod>(.., NAME, reconcile)
+    // Once a cache shows a pod on its node, there is nothing more to do for it.
+    let is_bound = |pod: &Held<Pod>| !crate::pod::node_name(pod).is_empty();
+    let unbound = Predicate::updates(move |old, new| {
+        !(is_bound(old) && is_bound(new)) || old.metadata.uid != new.metadata.uid
+    });
+    let controller = Controller::of(Watch::<Pod>::new().filter(unbound), NAME, reconcile)
         .reads::<Node>(..)
         .triggered_by(wakings(ledger.clone()))
         .workers(WORKERS)

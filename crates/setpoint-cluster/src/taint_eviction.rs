@@ -1,6 +1,7 @@
 //! Deletes pods that do not tolerate the taint `NoExecute` of their node, or not any longer.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
@@ -8,7 +9,10 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use parking_lot::Mutex;
 use serde_json::json;
-use setpoint::{Action, Context, Controller, Event, ObjectKey, ReconcileError, SharedInformerFactory};
+use setpoint::{
+    Action, Change, Context, Controller, Event, ObjectKey, Predicate, ReconcileError, SharedInformerFactory,
+    Watch,
+};
 use tokio::time::Instant;
 
 use crate::scheduler::fit::is_tolerated;
@@ -24,6 +28,12 @@ const WORKERS: usize = 8;
 #[derive(Default)]
 struct Scheduled(Mutex<BTreeMap<ObjectKey, (Option<String>, Instant)>>);
 
+impl Scheduled {
+    fn has(&self, key: &ObjectKey) -> bool {
+        self.0.lock().contains_key(key)
+    }
+}
+
 /// What becomes of a pod.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
@@ -36,7 +46,17 @@ pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
     let pods = informers.informer::<Pod>();
     caches::index_pods(&pods);
     let pods = pods.lister();
-    Controller::of::<Pod>(.., NAME, reconcile)
+    let (nodes, scheduled) = (informers.informer::<Node>().lister(), Arc::new(Scheduled::default()));
+    let known = scheduled.clone();
+    // If the node of a pod gets such a taint later, its pods are looked at because of that.
+    let concerned = Predicate::new(move |change| match change {
+        Change::Added(pod) | Change::Updated(_, pod) => {
+            let node = nodes.get(&ObjectKey::cluster(pod::node_name(pod)));
+            node.is_some_and(|node| driving(&node).next().is_some()) || known.has(pod.key())
+        }
+        Change::Deleted(_) => true,
+    });
+    Controller::of(Watch::<Pod>::new().filter(concerned), NAME, reconcile)
         // Both states of a node that changes are looked at: one that has had a taint concerns its pods, too.
         .watches::<Node>(.., move |node| {
             let keys = || pods.index_keys(caches::BY_NODE, &node.name_any()).unwrap_or_default();
@@ -44,7 +64,7 @@ pub(crate) fn controller(informers: &SharedInformerFactory) -> Controller {
         })
         .workers(WORKERS)
         .time_limit(TIME_LIMIT)
-        .state(Scheduled::default())
+        .state(scheduled)
 }
 
 /// The taints of a node that drive pods away.
@@ -68,7 +88,7 @@ fn verdict(pod: &Pod, node: &Node) -> Verdict {
 }
 
 async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    let scheduled = cx.state::<Scheduled>()?;
+    let scheduled = cx.state::<Arc<Scheduled>>()?;
     let pod = cx.lister::<Pod>()?.get(&key).filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let nodes = cx.lister::<Node>()?;
     let node = pod.as_ref().and_then(|pod| nodes.get(&ObjectKey::cluster(pod::node_name(pod))));

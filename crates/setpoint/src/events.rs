@@ -69,6 +69,7 @@ pub struct RecorderBuilder {
     env: Env,
     metrics: Metrics,
     capacity: usize,
+    writers: usize,
 }
 
 impl Recorder {
@@ -89,6 +90,7 @@ impl Recorder {
             env: Env::system(),
             metrics: Metrics::default(),
             capacity: 1000,
+            writers: sink::WRITERS,
         }
     }
 
@@ -156,11 +158,19 @@ impl RecorderBuilder {
         self
     }
 
+    /// How many events are written at the same time, at least one. The default is 8. Where each write waits for a disk, more
+    /// at a time share the wait.
+    pub fn writers(mut self, writers: usize) -> RecorderBuilder {
+        self.writers = writers.max(1);
+        self
+    }
+
     /// The recorder. Call it inside a tokio runtime.
     pub fn build(self) -> Recorder {
-        let RecorderBuilder { client, source, api, env, metrics, capacity } = self;
+        let RecorderBuilder { client, source, api, env, metrics, capacity, writers } = self;
         let queue = Arc::new(Queue::new(source.clone(), env.clone(), &metrics, capacity));
-        let task = env.spawn(sink::run(queue.clone(), sink::Writer::new(client, api, source, env.clone())));
+        let writer = sink::Writer::new(client, api, source, env.clone());
+        let task = env.spawn(sink::run(queue.clone(), writer, writers));
         Recorder { queue, _task: Arc::new(task) }
     }
 }

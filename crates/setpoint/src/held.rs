@@ -2,6 +2,7 @@
 
 #[cfg(feature = "compact")]
 mod packed;
+mod recent;
 mod uid;
 
 use std::fmt;
@@ -14,6 +15,8 @@ use serde::Deserialize;
 
 #[cfg(feature = "compact")]
 pub(crate) use self::packed::Packer;
+use self::recent::Recent;
+pub(crate) use self::recent::Recents;
 use self::uid::Uid;
 use crate::reflector::{is_json, protobuf_metadata};
 use crate::{Object, ObjectKey, ResourceVersion};
@@ -53,7 +56,7 @@ pub(crate) struct Packed<T> {
 /// A handle keeps what it has read as long as it lives. The cache keeps it too if it was read through a
 /// [`Lister`](crate::Lister), or twice: memory is for what is read again, while a handler that looks once at
 /// every object that passes leaves nothing behind. (A [compact](crate::InformerBuilder::compact) cache never
-/// keeps it.)
+/// keeps it; one with a [bound](crate::InformerBuilder::keep_decoded) keeps what was decoded last.)
 ///
 /// ```
 /// use std::sync::Arc;
@@ -127,7 +130,7 @@ impl<T> Inner<T> {
         match &self.form {
             Form::Decoded(object) => Some(object),
             Form::Lazy(lazy) => lazy.kept.get(),
-            Form::Packed(_) => None,
+            Form::Recent(_) | Form::Packed(_) => None,
         }
     }
 }
@@ -135,6 +138,7 @@ impl<T> Inner<T> {
 enum Form<T> {
     Decoded(Arc<T>),
     Lazy(Lazy<T>),
+    Recent(Recent<T>),
     Packed(Packed<T>),
 }
 
@@ -183,6 +187,11 @@ impl<T: Object> Held<T> {
         Held::with(identity, Form::Lazy(Lazy { kept: OnceLock::new(), unkept, decode }))
     }
 
+    /// The bytes of an object, which `recents` can read. It is decoded as long as it is one of those that were decoded last.
+    pub(crate) fn recent(identity: Identity, bytes: Box<[u8]>, recents: &Arc<Recents<T>>) -> Held<T> {
+        Held::with(identity, Form::Recent(Recent::new(bytes, recents)))
+    }
+
     /// The bytes of an object, which are packed and never kept in another form.
     pub(crate) fn packed(identity: Identity, bytes: &[u8], packer: &Arc<dyn Pack<T>>) -> Held<T> {
         let (bytes, length) = packer.pack(bytes);
@@ -216,6 +225,12 @@ impl<T: Object> Held<T> {
 
     /// The metadata. If nobody has read the object, only they are decoded.
     pub fn meta(&self) -> &ObjectMeta {
+        if let Form::Recent(recent) = &self.inner.form
+            && self.own_object().is_none()
+            && let Some(object) = recent.at_hand()
+        {
+            return self.own().object.get_or_init(|| object).meta();
+        }
         match self.decoded() {
             Some(object) => object.meta(),
             None => self.own().meta.get_or_init(|| Box::new(self.read_meta())),
@@ -230,13 +245,16 @@ impl<T: Object> Held<T> {
         self.own().object.get_or_init(|| match &self.inner.form {
             Form::Decoded(object) => object.clone(),
             Form::Lazy(lazy) => lazy.read(&self.inner.key),
+            Form::Recent(recent) => recent.read(&self.inner, &self.inner.key),
             Form::Packed(packed) => packed.packer.read(packed, &self.inner.key, self.version()),
         })
     }
 
-    /// The object, which stays decoded from now on.
+    /// The object, which stays decoded from now on, if the cache keeps any for good.
     pub(crate) fn into_kept(self) -> Arc<T> {
         match &self.inner.form {
+            // Nothing but the object is made of this handle.
+            Form::Recent(recent) if self.own_object().is_none() => recent.read(&self.inner, &self.inner.key),
             Form::Lazy(lazy) => lazy.keep(&self.inner.key, self.own_object()).clone(),
             _ => self.object().clone(),
         }
@@ -280,6 +298,7 @@ impl<T: Object> Held<T> {
         let read = match &self.inner.form {
             Form::Decoded(object) => return object.meta().clone(),
             Form::Lazy(lazy) => lazy.unkept.lock().bytes.as_deref().and_then(meta_of),
+            Form::Recent(recent) => meta_of(&recent.bytes),
             Form::Packed(packed) => {
                 let mut meta = None;
                 packed.packer.unpack(packed, &mut |bytes| meta = meta_of(bytes));

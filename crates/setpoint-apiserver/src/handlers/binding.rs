@@ -3,7 +3,7 @@
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::update::{self, Ownership};
+use super::update::{self, Owners, Ownership};
 use crate::admission::{self, Attributes, Operation};
 use crate::answer::{Answer, Payload};
 use crate::field_error::{FieldError, Problem};
@@ -37,7 +37,9 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest) -> Result<Res
     let pod = request.for_object(pods, request.namespace.as_deref().unwrap_or_default(), &name);
     let now = strategy::timestamp(core.env.now());
     // A binding writes both the spec and the status: the whole pod, in one step.
-    update::change(core, &pod, Part::Whole, &options, Ownership::Kept, |mut old| {
+    let how = (Ownership::Kept, Owners::Hidden);
+    update::change_as(core, &pod, Part::Whole, &options, how, |old| {
+        let mut old = old.clone();
         bind(pods, &mut old, &binding, &now)?;
         // A binding may name the version of the pod that it was decided for.
         let metadata = object::metadata_mut(&mut old);

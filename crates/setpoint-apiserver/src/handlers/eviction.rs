@@ -109,11 +109,12 @@ async fn mark(
     let namespace = request.namespace.as_deref().unwrap_or_default();
     let change = request.for_object(&request.resource, namespace, request.name());
     let now = strategy::timestamp(core.env.now());
-    update::change(core, &change, Part::Whole, &WriteOptions::default(), Ownership::Kept, |mut pod| {
-        delete::check_preconditions(&request.resource, &pod, options)?;
-        if !holds(&pod) {
+    update::change(core, &change, Part::Whole, &WriteOptions::default(), Ownership::Kept, |pod| {
+        delete::check_preconditions(&request.resource, pod, options)?;
+        if !holds(pod) {
             return Err(Status::internal("the pod has changed"));
         }
+        let mut pod = pod.clone();
         let target = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting", "lastTransitionTime": now,
@@ -184,7 +185,7 @@ async fn spend_budget(
     let options = WriteOptions { dry_run, ..WriteOptions::default() };
     let now = strategy::timestamp(core.env.now());
     let pod_name = object::name(pod);
-    update::change(core, &change, Part::Whole, &options, Ownership::Kept, |mut old| {
+    update::change(core, &change, Part::Whole, &options, Ownership::Kept, |old| {
         let allowed = old["status"]["disruptionsAllowed"].as_i64().unwrap_or(0);
         let observed = old["status"]["observedGeneration"].as_i64().unwrap_or(0);
         if observed < old["metadata"]["generation"].as_i64().unwrap_or(0) {
@@ -195,9 +196,10 @@ async fn spend_budget(
             let desired = old["status"]["desiredHealthy"].as_i64().unwrap_or(0);
             return Err(Status::budget_spent(&budget, desired, healthy));
         }
-        old["status"]["disruptionsAllowed"] = (allowed - 1).into();
-        old["status"]["disruptedPods"][pod_name] = now.clone();
-        Ok(old)
+        let mut new = old.clone();
+        new["status"]["disruptionsAllowed"] = (allowed - 1).into();
+        new["status"]["disruptedPods"][pod_name] = now.clone();
+        Ok(new)
     })
     .await?;
     Ok(Leave::Granted)

@@ -3,7 +3,7 @@
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::update::{self, Ownership};
+use super::update::{self, Owners, Ownership};
 use crate::answer::Answer;
 use crate::convert;
 use crate::field_error::FieldError;
@@ -25,10 +25,19 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
         return apply(core, request, part, &options).await;
     }
     let mut warnings = Vec::new();
-    let payload = update::change(core, request, part, &options, Ownership::Tracked, |old: Value| {
-        let expected = request.expected();
-        let patched = patch::apply(kind, request.resource.ty(), &old, &request.body)?;
-        let mut input = Draft::from(patched).finish(expected, options.field_validation)?;
+    // Only a patch that names the owners can look at them, or change them.
+    let is_merged = matches!(kind, PatchType::Merge | PatchType::Strategic);
+    let names_owners = || memchr::memmem::find(&request.body, b"managedFields").is_some();
+    let escapes = || request.body.contains(&b'\\');
+    let owners = if is_merged && !names_owners() && !escapes() { Owners::Hidden } else { Owners::Shown };
+    let how = (Ownership::Tracked, owners);
+    let payload = update::change_as(core, request, part, &options, how, |old: &Value| {
+        let draft = || patch::apply(kind, request.resource.ty(), old, &request.body).map(Draft::from);
+        let (expected, validation) = (|| request.expected(), options.field_validation);
+        let mut input = match draft()?.finish_good(expected(), validation) {
+            Some(input) => input,
+            None => draft()?.finish(expected(), validation)?,
+        };
         request.set_namespace(&mut input.object)?;
         update::check_name(request, &input.object)?;
         warnings = input.warnings;
@@ -49,14 +58,14 @@ async fn apply(
     options: &WriteOptions,
 ) -> Result<Response<Body>> {
     let (applied, warnings) = patch::decode_applied(&request.body, options.field_validation)?;
-    let make = |old: Option<Value>| match old {
-        Some(old) => merge(core, request, options, &old, &applied),
+    let make = |old: Option<&Value>| match old {
+        Some(old) => merge(core, request, options, old, &applied),
         None => new_applied(core, request, options, &applied),
     };
     let (code, payload) = if part == Part::Main {
         update::create_or_change(core, request, options, Ownership::Given, make).await?
     } else {
-        let modify = |old| make(Some(old));
+        let modify = |old: &Value| make(Some(old));
         (StatusCode::OK, update::change(core, request, part, options, Ownership::Given, modify).await?)
     };
     let payload = convert::webhook::payload(core, &request.resource, payload).await?;

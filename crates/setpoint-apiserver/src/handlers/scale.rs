@@ -70,12 +70,12 @@ async fn change(
 ) -> Result<Payload> {
     update::change(core, request, Part::Scale, options, Ownership::Given, |old| {
         let resource = &*request.resource;
-        let owners = ScaleOwners::of(&old, replicas_path(resource));
-        let mut current = scale_before(resource, &old);
+        let owners = ScaleOwners::of(old, replicas_path(resource));
+        let mut current = scale_before(resource, old);
         managed_fields::set(&mut current, owners.of_scale());
         let wanted = modify(&current)?;
         update::check_name(request, &wanted)?;
-        let mut new = scaled(resource, old, &wanted)?;
+        let mut new = scaled(resource, old.clone(), &wanted)?;
         managed_fields::set(&mut new, owners.of_workload(wanted["metadata"].get("managedFields")));
         Ok(new)
     })

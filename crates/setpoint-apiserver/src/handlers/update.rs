@@ -32,7 +32,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
     let object = input.object;
     check_name(request, &object)?;
     let resource = &*request.resource;
-    let wanted = |old: Option<Value>| {
+    let wanted = |old: Option<&Value>| {
         if old.is_some() && version_of(&object).is_none() && !resource.behavior().unconditional_update {
             let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
             return Err(Status::invalid(resource.group_resource(), request.name(), &[error]));
@@ -45,7 +45,7 @@ pub(crate) async fn handle(core: &Core, request: &ResourceRequest, part: Part) -
     let (code, payload) = if part == Part::Main && resource.behavior().create_on_update {
         create_or_change(core, request, &options, Ownership::Tracked, wanted).await?
     } else {
-        let modify = |old| wanted(Some(old));
+        let modify = |old: &Value| wanted(Some(old));
         (StatusCode::OK, change(core, request, part, &options, Ownership::Tracked, modify).await?)
     };
     let payload = convert::webhook::payload(core, resource, payload).await?;
@@ -118,13 +118,13 @@ pub(super) async fn create_or_change(
     request: &ResourceRequest,
     options: &WriteOptions,
     ownership: Ownership,
-    mut make: impl FnMut(Option<Value>) -> Result<Value>,
+    mut make: impl FnMut(Option<&Value>) -> Result<Value>,
 ) -> Result<(StatusCode, Payload)> {
     let key = request.resource.key(request.namespace.as_deref(), request.name());
     let mut exists = read(core, &key).await?.is_some();
     loop {
         let (code, outcome) = if exists {
-            let modify = |old| make(Some(old));
+            let modify = |old: &Value| make(Some(old));
             (StatusCode::OK, change(core, request, Part::Main, options, ownership, modify).await)
         } else {
             let object = make(None)?;
@@ -144,6 +144,14 @@ pub(super) async fn create_or_change(
     }
 }
 
+/// Whether who makes the new state of an object is shown who owns its fields. That is often half of the object, and need not
+/// be copied and compared for who neither looks at it nor changes it: what is left out stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owners {
+    Shown,
+    Hidden,
+}
+
 /// Changes the object that the request names: reads it, lets `modify` make the wanted state from it (in the
 /// served version), and writes that if it is allowed. If somebody else was faster, it is made again from the
 /// newer state, until the request's time is up; one that names the resourceVersion of the older is refused then.
@@ -153,7 +161,19 @@ pub(super) async fn change(
     part: Part,
     options: &WriteOptions,
     ownership: Ownership,
-    mut modify: impl FnMut(Value) -> Result<Value>,
+    modify: impl FnMut(&Value) -> Result<Value>,
+) -> Result<Payload> {
+    change_as(core, request, part, options, (ownership, Owners::Shown), modify).await
+}
+
+/// The same, where `modify` may be shown no owners.
+pub(super) async fn change_as(
+    core: &Core,
+    request: &ResourceRequest,
+    part: Part,
+    options: &WriteOptions,
+    (ownership, owners): (Ownership, Owners),
+    mut modify: impl FnMut(&Value) -> Result<Value>,
 ) -> Result<Payload> {
     let resource = &*request.resource;
     let name = request.name();
@@ -163,8 +183,15 @@ pub(super) async fn change(
     loop {
         let Some(record) = current else { return Err(Status::not_found(resource.group_resource(), name)) };
         let stored = object::decode(&record.value, record.revision);
-        let old = convert::webhook::to_served(core, resource, stored).await?;
-        let mut new = modify(old.clone())?;
+        let mut old = convert::webhook::to_served(core, resource, stored).await?;
+        let hidden = match owners {
+            Owners::Hidden => metadata_mut(&mut old).remove("managedFields"),
+            Owners::Shown => None,
+        };
+        let mut new = modify(&old)?;
+        if hidden.is_some() {
+            managed_fields::set(&mut old, hidden);
+        }
         check_preconditions(resource, &old, &new)?;
         ownership.settle(core, request, options, &old, &mut new);
         let attributes = Attributes::write(request, Operation::Update, Some(&old), options);

@@ -133,6 +133,10 @@ fn differ_fields(map: Map<'_>, old: Option<&Value>, new: Option<&Value>) -> Diff
     let child = |name: &str| map.child(name).unwrap_or(Schema::Untyped);
     for (name, value) in new.into_iter().flatten() {
         let before = old.and_then(|old| old.get(name));
+        // Most of an object stays as it is, and a look at types costs more than one at values.
+        if before == Some(value) {
+            continue;
+        }
         difference.push(|| PathElement::field(name), differ(child(name), before, Some(value)));
     }
     for (name, value) in old.into_iter().flatten() {

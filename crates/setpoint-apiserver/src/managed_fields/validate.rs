@@ -64,6 +64,21 @@ pub(crate) fn validate(schema: Schema<'_>, value: &Value, duplicates: Duplicates
     check(schema, value, duplicates).into_result()
 }
 
+/// The same for an object of which only what is not in `known`, or is something else there, is looked at: `known` is of the
+/// type.
+pub(crate) fn validate_beside(
+    schema: Schema<'_>,
+    object: &Value,
+    known: &Value,
+    duplicates: Duplicates,
+) -> Result<(), TypeErrors> {
+    let (Form::Map(map), Some(fields)) = (schema.atom().form(Some(object)), object.as_object()) else {
+        return validate(schema, object, duplicates);
+    };
+    let others = fields.iter().filter(|(name, value)| known.get(name.as_str()) != Some(value));
+    check_fields(map, others, duplicates).into_result()
+}
+
 fn check(schema: Schema<'_>, value: &Value, duplicates: Duplicates) -> TypeErrors {
     match schema.atom().form(Some(value)) {
         Form::Scalar(scalar) => {
@@ -132,7 +147,11 @@ fn check_items(list: List<'_>, items: &[Value], duplicates: Duplicates) -> TypeE
     errors
 }
 
-fn check_fields(map: Map<'_>, fields: &serde_json::Map<String, Value>, duplicates: Duplicates) -> TypeErrors {
+fn check_fields<'v>(
+    map: Map<'_>,
+    fields: impl IntoIterator<Item = (&'v String, &'v Value)>,
+    duplicates: Duplicates,
+) -> TypeErrors {
     let mut errors = TypeErrors::default();
     for (name, value) in fields {
         let Some(schema) = map.child(name) else {

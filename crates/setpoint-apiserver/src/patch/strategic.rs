@@ -56,7 +56,7 @@ pub(super) fn apply(ty: &'static Type, current: &Value, patch: &[u8]) -> Result<
     };
     let fields = current.as_object().cloned().unwrap_or_default();
     let merged = merge(fields, &mut patch, Schema::of_type(ty))?;
-    Patched::new(current, Value::Object(merged), strict_errors, Some(go::text(&Value::Object(patch))))
+    Patched::new(current, Value::Object(merged), strict_errors, Some(Value::Object(patch)))
 }
 
 /// Merges a patch into an object. Of the patch remains what kube-apiserver would quote in an error.

@@ -31,12 +31,35 @@ pub(super) fn take(resource: &Resource, part: Part, old: &Value, new: &mut Value
 
 /// The old content with the taken fields of the new one. The metadata is the new one's.
 fn only(taken: &[&[&str]], old: &Value, new: &mut Value) {
-    let request = std::mem::take(new);
+    let mut request = std::mem::take(new);
     let is_replaced = |name: &str| name == "metadata" || taken.contains(&&[name][..]);
     let fields = old.as_object().into_iter().flatten().filter(|(name, _)| !is_replaced(name));
-    *new = fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into();
-    for path in taken.iter().chain(&[&["metadata"][..]]) {
+    let (whole, parts): (Vec<_>, Vec<_>) =
+        taken.iter().copied().chain([&["metadata"][..]]).partition(|path| path.len() == 1);
+    let is_in_parts = |name: &str| parts.iter().any(|path| path.first() == Some(&name));
+    let kept = fields.map(|(name, value)| match is_in_parts(name) {
+        true => (name.clone(), value.clone()),
+        false => (name.clone(), kept(value, request.get_mut(name))),
+    });
+    *new = kept.collect::<Map<_, _>>().into();
+    for path in parts {
         put(new, &request, path);
+    }
+    // What is taken whole is moved.
+    for name in whole.into_iter().flatten() {
+        let Some(fields) = new.as_object_mut() else { continue };
+        match request.as_object_mut().and_then(|request| request.remove(*name)) {
+            Some(value) => drop(fields.insert((*name).to_owned(), value)),
+            None => drop(fields.remove(*name)),
+        }
+    }
+}
+
+/// What is stored in a field. If the request says the same, that is taken, which costs less than a copy.
+fn kept(stored: &Value, asked: Option<&mut Value>) -> Value {
+    match asked {
+        Some(asked) if asked == stored => asked.take(),
+        _ => stored.clone(),
     }
 }
 
@@ -45,7 +68,8 @@ fn only(taken: &[&[&str]], old: &Value, new: &mut Value) {
 fn keep_metadata(old: &Value, new: &mut Value) {
     let is_kept = |name: &str| !matches!(name, "resourceVersion" | "managedFields");
     let fields = old["metadata"].as_object().into_iter().flatten().filter(|(name, _)| is_kept(name));
-    let mut metadata: Map<_, _> = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let mut metadata: Map<_, _> =
+        fields.map(|(name, value)| (name.clone(), kept(value, new["metadata"].get_mut(name)))).collect();
     if let Some(version) = new["metadata"].get_mut("resourceVersion").map(Value::take) {
         metadata.insert("resourceVersion".to_owned(), version);
     }

@@ -5,26 +5,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use setpoint::k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodStatus, Secret};
 use setpoint::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use setpoint::kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use setpoint::kube::api::{DeleteParams, Preconditions};
 use setpoint::kube::core::PartialObjectMeta;
-use setpoint::kube::{self, Api, Resource};
-use setpoint::{Action, Context, Controller, Env, Lister, ObjectKey, ReconcileError, Watch};
+use setpoint::kube::{self, Api, Client, Resource};
+use setpoint::{
+    Action, Change, Context, Controller, Env, Held, Lister, ObjectKey, Predicate, ReconcileError, Watch,
+};
 
 use super::annotations::Behaviour;
 use super::life::{Life, Moment, Stage, Told};
 use super::obstacle::{Need, Obstacle, Waiting};
 use super::{Machine, Nodes, obstacle, status};
-use crate::caches;
+use crate::{caches, pod, unread};
 
 /// How long one reconcile may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// What events are reported by, as `kubectl describe` shows it.
 const NAME: &str = "kubelet";
-/// How many pods are written at the same time.
-const WORKERS: usize = 8;
+/// How many pods are written at the same time. Each write waits for the disk; those that wait together share the wait.
+const WORKERS: usize = 64;
 /// How often a pod looks whether its node is on again.
 const OFF: Duration = Duration::from_secs(5);
 /// How often a pod looks whether its node is registered.
@@ -51,7 +54,13 @@ pub(super) fn controller(nodes: Nodes) -> Controller {
         move |meta: &ObjectMeta| waiting.waiting_for(kind, meta.namespace.as_deref(), meta.name.as_deref())
     };
     let (of_map, of_secret, of_claim) = (wake(Need::ConfigMap), wake(Need::Secret), wake(Need::Claim));
-    Controller::of::<Pod>(.., NAME, reconcile)
+    // Pods that have no node are nobody's business here.
+    let on_a_node = |pod: &Held<Pod>| !pod::node_name(pod).is_empty();
+    let pods = Watch::<Pod>::new().filter(Predicate::new(move |change| match change {
+        Change::Added(pod) | Change::Deleted(pod) => on_a_node(pod),
+        Change::Updated(old, new) => on_a_node(new) || on_a_node(old),
+    }));
+    Controller::of(pods, NAME, reconcile)
         .watches(Watch::<ConfigMap>::metadata_only(), move |map| of_map(&map.metadata))
         .watches(Watch::<Secret>::metadata_only(), move |secret| of_secret(&secret.metadata))
         .watches::<PersistentVolumeClaim>(.., move |claim| of_claim(&claim.metadata))
@@ -78,7 +87,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     let (life, told) = kubelet.advance(&key, &pod, now, cx.env(), &needs);
     let wanted = kubelet.status(machine, &pod, &life, now, &cx.lister::<Pod>()?);
     let api: Api<Pod> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
-    if write(&api, &pod, &wanted).await? == Written::Gone {
+    if write(&cx.client(), &key, &pod, &wanted).await? == Written::Gone {
         kubelet.forget(&key);
         return Ok(Action::done());
     }
@@ -184,7 +193,7 @@ impl Kubelet {
             !matches!(life.stage, Stage::Creating) && (life.started.is_some() || current.is_some());
         let pod_ip = match (is_host, has_network || matches!(life.stage, Stage::Init(_))) {
             (true, _) => Some(machine.host_ip()),
-            (false, true) => Some(machine.pod_ip(&life.uid, current, addresses(pods, machine, current))),
+            (false, true) => Some(machine.pod_ip(&life.uid, current, |address| has_address(pods, address))),
             (false, false) => None,
         };
         let place = status::Place { host_ip: machine.host_ip(), pod_ip, now: now.wall };
@@ -192,13 +201,9 @@ impl Kubelet {
     }
 }
 
-/// The addresses of the pods of a node; none if they are not needed, since the pod has its own.
-fn addresses(pods: &Lister<Pod>, machine: &Machine, current: Option<&str>) -> Vec<String> {
-    if current.is_some() {
-        return Vec::new();
-    }
-    let pods = pods.by_index(caches::BY_NODE, &machine.name).unwrap_or_default();
-    pods.iter().filter_map(|pod| pod.status.as_ref()?.pod_ip.clone()).collect()
+/// Whether the cache shows a pod with this address.
+fn has_address(pods: &Lister<Pod>, address: &str) -> bool {
+    pods.index_keys(caches::BY_ADDRESS, address).is_ok_and(|pods| !pods.is_empty())
 }
 
 #[derive(PartialEq)]
@@ -208,19 +213,57 @@ enum Written {
 }
 
 /// Writes the status if it is not what the pod has. Conditions are merged by type: those of others stay.
-async fn write(api: &Api<Pod>, pod: &Pod, wanted: &PodStatus) -> Result<Written, kube::Error> {
+async fn write(
+    client: &Client,
+    key: &ObjectKey,
+    pod: &Pod,
+    wanted: &PodStatus,
+) -> Result<Written, kube::Error> {
     if pod.status.as_ref() == Some(wanted) {
         return Ok(Written::Done);
     }
-    let mut status: Value = serde_json::to_value(wanted).map_err(kube::Error::SerdeError)?;
-    drop_old_reasons(&mut status, pod);
-    let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
-    let name = pod.metadata.name.as_deref().unwrap_or_default();
-    match api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await {
-        Ok(_) => Ok(Written::Done),
+    let namespace = key.namespace().unwrap_or_default();
+    let patched = if has_old_reasons(wanted, pod) {
+        let mut status: Value = serde_json::to_value(wanted).map_err(kube::Error::SerdeError)?;
+        drop_old_reasons(&mut status, pod);
+        unread::patch_status::<Pod, _>(client, namespace, key.name(), &StatusPatch::new(pod, &status)).await
+    } else {
+        unread::patch_status::<Pod, _>(client, namespace, key.name(), &StatusPatch::new(pod, wanted)).await
+    };
+    match patched {
+        Ok(()) => Ok(Written::Done),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Written::Gone),
         Err(error) => Err(error),
     }
+}
+
+/// A status for this pod, and no other one of its name.
+#[derive(Serialize)]
+struct StatusPatch<'a, S> {
+    metadata: OfPod<'a>,
+    status: &'a S,
+}
+
+#[derive(Serialize)]
+struct OfPod<'a> {
+    uid: Option<&'a str>,
+}
+
+impl<'a, S> StatusPatch<'a, S> {
+    fn new(pod: &'a Pod, status: &'a S) -> StatusPatch<'a, S> {
+        StatusPatch { metadata: OfPod { uid: pod.metadata.uid.as_deref() }, status }
+    }
+}
+
+/// Whether a condition had a reason or a message that it is to have no more.
+fn has_old_reasons(wanted: &PodStatus, pod: &Pod) -> bool {
+    let old = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    wanted.conditions.iter().flatten().any(|new| {
+        let old = old.iter().find(|old| old.type_ == new.type_);
+        old.is_some_and(|old| {
+            (old.reason.is_some() && new.reason.is_none()) || (old.message.is_some() && new.message.is_none())
+        })
+    })
 }
 
 /// A merge keeps what it is not told of: a condition that has no reason any more must say so.

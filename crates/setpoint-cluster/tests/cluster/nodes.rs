@@ -1,5 +1,6 @@
 //! What becomes of pods on simulated nodes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -310,5 +311,21 @@ async fn a_pod_waits_for_what_it_needs() {
     for name in ["mounts", "reads"] {
         phase(&cluster, name, "Running").await;
     }
+    cluster.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_nodes_beat_together_and_not_all_at_once() {
+    let cluster = Cluster::in_process_with(|builder| builder.nodes(200)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let leases: Api<Lease> = Api::namespaced(cluster.client(), "kube-node-lease");
+    let list = leases.list(&Default::default()).await.unwrap().items;
+    assert_eq!(list.len(), 200);
+    let renewed = list.iter().map(|lease| lease.spec.as_ref().unwrap().renew_time.as_ref().unwrap().0);
+    let mut beats: BTreeMap<i128, usize> = BTreeMap::new();
+    for time in renewed {
+        *beats.entry(time.as_millisecond().into()).or_default() += 1;
+    }
+    assert!((10..=50).contains(&beats.len()), "they are spread over ten seconds, in ticks: {beats:?}");
     cluster.stop().await.unwrap();
 }

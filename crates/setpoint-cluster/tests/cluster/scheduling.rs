@@ -1,10 +1,13 @@
 //! Which node a pod gets, and what a pod that gets none says.
 
+use std::time::Duration;
+
 use serde_json::json;
 use setpoint::k8s_openapi::api::core::v1::Node;
 use setpoint::kube::Api;
 use setpoint::kube::api::{DeleteParams, Patch, PatchParams};
 use setpoint_cluster::Cluster;
+use setpoint_sim::{Match, World};
 
 use crate::support::{condition, create, events, field, phase, pod, pod_until, pods};
 
@@ -84,5 +87,34 @@ async fn a_cordoned_node_gets_no_pods_until_it_is_uncordoned() {
     assert_eq!(condition(&waits, "PodScheduled").2, "0/1 nodes are available: 1 node(s) were unschedulable.");
     nodes.patch("node-1", &PatchParams::default(), &cordon(false)).await.unwrap();
     phase(&cluster, "web", "Running").await;
+    cluster.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_pods_are_bound_and_started_while_each_write_takes_long() {
+    let world = World::seeded(1);
+    let cluster = Cluster::builder(world.client_named("cluster")).env(world.env().clone()).start();
+    let nodes: Api<Node> = Api::all(world.direct());
+    crate::support::until("a node that takes pods", async || {
+        nodes.get_opt("node-1").await.unwrap().filter(|node| field(node, "/spec/taints").is_null())
+    })
+    .await;
+    let second = Duration::from_secs(1);
+    for slow in
+        [Match::create("pods/binding"), Match::patch("pods/status"), Match::create("events.events.k8s.io")]
+    {
+        world.faults().on(slow).delay_response(second).always();
+    }
+    let (api, begun) = (pods(world.direct()), world.now());
+    for n in 0..64 {
+        create(&api, &pod(&format!("p{n}"), json!({}), json!({}))).await;
+    }
+    crate::support::until("all run", async || {
+        let list = api.list(&Default::default()).await.unwrap();
+        list.items.iter().all(|pod| field(pod, "/status/phase") == "Running").then_some(())
+    })
+    .await;
+    let took = world.now() - begun;
+    assert!(took < 8 * second, "a binding and two statuses of each, with a second for each: {took:?}");
     cluster.stop().await.unwrap();
 }

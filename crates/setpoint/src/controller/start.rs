@@ -22,6 +22,11 @@ use crate::facts::{ControllerProbe, Name};
 use crate::mutants::{Promise, is_kept};
 use crate::workqueue::SourceNames;
 
+/// As many events are written at the same time as a controller has workers, within these bounds: those who work side by side
+/// tell side by side.
+const LEAST_WRITERS: usize = 8;
+const MOST_WRITERS: usize = 32;
+
 impl<Q: Key> Controller<Q> {
     /// Runs until the runtime is shut down: waits for the caches, then works. After the shutdown, the reconciles that
     /// run are finished, and what is queued is left; drop the future to end at once.
@@ -81,6 +86,7 @@ impl<Q: Key> Controller<Q> {
         let recorder = Recorder::builder(runtime.client.clone(), self.name.clone())
             .env(runtime.env.clone())
             .metrics(&runtime.metrics)
+            .writers(self.workers.clamp(LEAST_WRITERS, MOST_WRITERS))
             .build();
         let context = Shared {
             name: self.name,

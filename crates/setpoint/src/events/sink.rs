@@ -10,10 +10,10 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::{core, events};
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client, Error, Resource};
+use kube::core::Request;
+use kube::{Client, Error, Resource};
 use parking_lot::Mutex;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use setpoint_env::Env;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -31,8 +31,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(10);
-/// How many Events are written at the same time. Of one Event there is one write at a time.
-const WRITERS: usize = 8;
+/// How many Events are written at the same time, unless something else is said. Of one Event there is one write at a time.
+pub(super) const WRITERS: usize = 8;
 
 /// Events that are to be written, each once however often it happened.
 pub(super) struct Queue {
@@ -155,9 +155,9 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// Writes what is in the queue, some Events at a time, for ever.
-pub(super) async fn run(queue: Arc<Queue>, writer: Writer) {
-    join_all((0..WRITERS).map(|_| write_all(&queue, &writer))).await;
+/// Writes what is in the queue, so many Events at a time, for ever.
+pub(super) async fn run(queue: Arc<Queue>, writer: Writer, writers: usize) {
+    join_all((0..writers).map(|_| write_all(&queue, &writer))).await;
 }
 
 async fn write_all(queue: &Queue, writer: &Writer) {
@@ -192,6 +192,12 @@ enum Failure {
     Timeout,
     #[error(transparent)]
     Request(Box<Error>),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Request(Box::new(error))
+    }
 }
 
 impl Failure {
@@ -260,18 +266,17 @@ impl Writer {
 
     /// Creates an Event, or patches it if it is there.
     async fn put<K: EventKind>(&self, key: &SeriesKey, series: &Series, event: K) -> Result<(), Failure> {
-        let api: Api<K> = Api::namespaced(self.client.clone(), namespace(series));
         if series.count > 1 && self.stored.lock().contains(key) {
-            match self.patch(&api, series).await {
+            match self.patch::<K>(series).await {
                 // It has expired, or somebody deleted it.
                 Err(failure) if failure.code() == Some(404) => drop(self.stored.lock().remove(key)),
                 settled => return settled,
             }
         }
-        match request(api.create(&PostParams::default(), &event)).await {
+        match self.create(&event, namespace(series)).await {
             // An earlier try got through.
             Err(failure) if failure.code() == Some(409) && series.count > 1 => {
-                self.patch(&api, series).await?
+                self.patch::<K>(series).await?
             }
             Err(failure) if failure.code() == Some(409) => {}
             settled => settled?,
@@ -280,9 +285,27 @@ impl Writer {
         Ok(())
     }
 
-    async fn patch<K: EventKind>(&self, api: &Api<K>, series: &Series) -> Result<(), Failure> {
+    async fn create<K: EventKind>(&self, event: &K, namespace: &str) -> Result<(), Failure> {
+        let body = serde_json::to_vec(event).map_err(Error::SerdeError)?;
+        self.send(requests::<K>(namespace).create(&PostParams::default(), body)).await
+    }
+
+    async fn patch<K: EventKind>(&self, series: &Series) -> Result<(), Failure> {
         let patch = Patch::Merge(patch(self.api, series));
-        request(api.patch(&series.name, &PatchParams::default(), &patch)).await
+        self.send(requests::<K>(namespace(series)).patch(&series.name, &PatchParams::default(), &patch)).await
+    }
+
+    /// Sends a request. Nobody reads what was stored, so it is not decoded.
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<(), Failure> {
+        let request = request.map_err(Error::BuildRequest)?;
+        match timeout(REQUEST, self.client.request_text(request)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(Failure::Timeout),
+        }
     }
 
     /// A set that has grown too large starts anew: the price is a create that is answered "already there".
@@ -296,18 +319,12 @@ impl Writer {
 }
 
 /// The Events of both APIs.
-trait EventKind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + Serialize + DeserializeOwned
-{
-}
+trait EventKind: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize {}
 
 impl EventKind for events::v1::Event {}
 impl EventKind for core::v1::Event {}
 
-async fn request<T>(request: impl Future<Output = Result<T, Error>>) -> Result<(), Failure> {
-    match timeout(REQUEST, request).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(Failure::Request(Box::new(error))),
-        Err(_) => Err(Failure::Timeout),
-    }
+/// Requests about the Events of a namespace.
+fn requests<K: EventKind>(namespace: &str) -> Request {
+    Request::new(K::url_path(&(), Some(namespace)))
 }

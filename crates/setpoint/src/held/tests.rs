@@ -78,3 +78,52 @@ fn what_an_index_has_read_is_not_decoded_again_for_whoever_is_told() {
     assert!(held.clone().data.is_some());
     assert_eq!(count.load(Ordering::Relaxed), 1);
 }
+
+/// Objects of a cache that keeps so many of them decoded, and how often one was decoded.
+fn recent(most: usize, names: &[&str]) -> (Vec<Held<ConfigMap>>, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let decode: DecodeFn<ConfigMap> = Arc::new(move |bytes, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        serde_json::from_slice(bytes)
+    });
+    let recents = Recents::shared(decode, most.try_into().unwrap());
+    let object = |name: &&str| {
+        Held::recent(Identity::new(ObjectKey::from(*name), None, Some("1")), BYTES.into(), &recents)
+    };
+    (names.iter().map(object).collect(), count)
+}
+
+#[test]
+fn of_many_objects_those_that_were_decoded_last_stay_decoded() {
+    let (held, count) = recent(2, &["a", "b", "c"]);
+    let read = |at: usize| Stored(held[at].inner.clone()).into_held().into_kept();
+    let (a, b) = (read(0), read(1));
+    assert!(Arc::ptr_eq(&a, &read(0)) && Arc::ptr_eq(&b, &read(1)));
+    assert_eq!(count.load(Ordering::Relaxed), 2, "each was decoded once, whoever reads it");
+    let gone = Arc::downgrade(&a);
+    drop((a, read(2)));
+    assert!(gone.upgrade().is_none(), "the cache keeps two");
+    assert!(Arc::ptr_eq(&b, &read(1)));
+    assert_eq!(read(0).data.as_ref().unwrap()["k"], "v");
+    assert_eq!(count.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn a_handle_keeps_what_it_has_read_when_the_cache_does_not() {
+    let (held, count) = recent(1, &["a", "b"]);
+    let first = held[0].object().clone();
+    drop(held[1].object().clone());
+    assert!(Arc::ptr_eq(&first, held[0].object()));
+    assert_eq!(count.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn metadata_of_what_is_decoded_are_not_read_again() {
+    let (held, count) = recent(1, &["a"]);
+    let handle = || Stored(held[0].inner.clone()).into_held();
+    assert_eq!(handle().meta().labels.as_ref().unwrap()["app"], "web");
+    assert_eq!(count.load(Ordering::Relaxed), 0, "only the metadata were read");
+    let object = handle().into_kept();
+    assert!(std::ptr::eq(handle().meta(), object.meta()));
+}

@@ -1,6 +1,7 @@
 //! How an informer is made.
 
 use std::any::TypeId;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ pub struct InformerBuilder<K, T = K> {
     keep_managed_fields: bool,
     keep: Keep,
     packer: Option<PackerOf<T>>,
+    keep_decoded: Option<NonZeroUsize>,
     protobuf: bool,
     complete: Option<Complete<K>>,
     transform: Arc<dyn Fn(K) -> T + Send + Sync>,
@@ -164,6 +166,7 @@ impl<K: Object> InformerBuilder<K> {
             keep_managed_fields: false,
             keep: Keep::default(),
             packer: None,
+            keep_decoded: None,
             protobuf: false,
             complete: None,
             transform: Arc::new(|object| object),
@@ -199,6 +202,7 @@ impl<K: Object> InformerBuilder<K> {
             // A transform runs once an object; so the object is decoded when it comes.
             keep: Keep::Decoded,
             packer: None,
+            keep_decoded: None,
             protobuf: self.protobuf,
             complete: self.complete,
             transform: Arc::new(transform),
@@ -225,6 +229,19 @@ impl<K: Object> InformerBuilder<K> {
     pub fn compact(mut self) -> InformerBuilder<K> {
         self.keep = Keep::Lazy;
         self.packer = Some(crate::held::Packer::shared);
+        self.keep_decoded = None;
+        self
+    }
+
+    /// Keeps at most so many objects decoded, those that were decoded last; of the others, their bytes. For caches of very
+    /// many objects that several handlers and reconcilers read when they have changed: each version is decoded once, and what
+    /// has not changed for long takes no more memory than its bytes.
+    ///
+    /// It says nothing about what is cached: of those who ask a [factory](crate::SharedInformerFactory) for an informer of the
+    /// same objects, the first decides.
+    pub fn keep_decoded(mut self, most: NonZeroUsize) -> InformerBuilder<K> {
+        (self.keep, self.packer) = (Keep::Lazy, None);
+        self.keep_decoded = Some(most);
         self
     }
 
@@ -232,7 +249,7 @@ impl<K: Object> InformerBuilder<K> {
     /// programs that read all of them anyway, and rather soon than late.
     pub fn eager(mut self) -> InformerBuilder<K> {
         self.keep = Keep::Decoded;
-        self.packer = None;
+        (self.packer, self.keep_decoded) = (None, None);
         self
     }
 
@@ -398,6 +415,9 @@ where
         let mut decoder = Decoder::new(self.keep_managed_fields, self.keep, wire_kind, Arc::new(make));
         if let Some(packer) = self.packer {
             decoder = decoder.packed(packer);
+        }
+        if let Some(most) = self.keep_decoded {
+            decoder = decoder.recent(most);
         }
         let scopes = self.scopes();
         let name = (self.resource.name(), self.facts.next_cache());

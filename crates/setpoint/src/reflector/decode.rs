@@ -1,5 +1,6 @@
 //! Bytes of one object → the object that is cached, once.
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::json;
 use super::outline::Outline;
 use super::protobuf::{self, Prepared, WireKind};
 use super::scan::find_managed_fields;
-use crate::held::{DecodeFn, Identity, Pack, PackerOf};
+use crate::held::{DecodeFn, Identity, Pack, PackerOf, Recents};
 use crate::store::FixedSet;
 use crate::{Held, Object, ObjectKey, ResourceVersion};
 
@@ -49,6 +50,8 @@ struct Parts<T> {
     keep: Keep,
     /// Compresses the bytes that are kept.
     packer: Option<Arc<dyn Pack<T>>>,
+    /// Bounds how many objects are kept decoded.
+    recents: Option<Arc<Recents<T>>>,
 }
 
 impl<T> Clone for Decoder<T> {
@@ -110,6 +113,7 @@ impl<T: Object> Decoder<T> {
         Decoder {
             parts: Arc::new(Parts {
                 packer: None,
+                recents: None,
                 decode,
                 keep_managed_fields,
                 wire_kind,
@@ -124,6 +128,14 @@ impl<T: Object> Decoder<T> {
     pub(crate) fn packed(mut self, packer: PackerOf<T>) -> Decoder<T> {
         if let Some(parts) = Arc::get_mut(&mut self.parts) {
             parts.packer = Some(packer(parts.decode.clone()));
+        }
+        self
+    }
+
+    /// The same decoder, of whose objects at most so many are kept decoded.
+    pub(crate) fn recent(mut self, most: NonZeroUsize) -> Decoder<T> {
+        if let Some(parts) = Arc::get_mut(&mut self.parts) {
+            parts.recents = Some(Recents::shared(parts.decode.clone(), most));
         }
         self
     }
@@ -184,7 +196,7 @@ impl<T: Object> Decoder<T> {
             Err(error) => skipped(message, error.to_string()),
             Ok(Prepared::Sure(identity)) => Decoded::Object(match &parts.packer {
                 Some(packer) => Held::packed(identity, buffer, packer),
-                None => Held::lazy(identity, std::mem::take(buffer).into(), parts.decode.clone()),
+                None => parts.hold_bytes(identity, std::mem::take(buffer).into()),
             }),
             Ok(Prepared::Unsure) => match parts.decode_now(buffer, lengths) {
                 Ok(held) => Decoded::Object(held),
@@ -244,7 +256,15 @@ impl<T: Object> Parts<T> {
             Some(range) => [&bytes[..range.start], &bytes[range.end..]].concat(),
             None => bytes.to_vec(),
         };
-        Held::lazy(identity, bytes.into(), self.decode.clone())
+        self.hold_bytes(identity, bytes.into())
+    }
+
+    /// Holds bytes that can be decoded, as they are.
+    fn hold_bytes(&self, identity: Identity, bytes: Box<[u8]>) -> Held<T> {
+        match &self.recents {
+            Some(recents) => Held::recent(identity, bytes, recents),
+            None => Held::lazy(identity, bytes, self.decode.clone()),
+        }
     }
 
     /// Decodes bytes of which nobody knows whether they can be decoded; what is wrong with them, if they cannot.
@@ -253,9 +273,10 @@ impl<T: Object> Parts<T> {
         let object = decoded.map_err(|_| "the transform panicked".to_owned())?;
         let object = object.map_err(|error| error.to_string())?;
         let held = Held::named(object).ok_or("it has no name")?;
-        Ok(match &self.packer {
-            Some(packer) => Held::packed(held.identity(), bytes, packer),
-            None => held,
+        Ok(match (&self.packer, &self.recents) {
+            (Some(packer), _) => Held::packed(held.identity(), bytes, packer),
+            (None, Some(recents)) => Held::recent(held.identity(), bytes.into(), recents),
+            (None, None) => held,
         })
     }
 

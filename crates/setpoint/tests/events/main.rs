@@ -238,3 +238,16 @@ async fn what_a_busy_controller_does_is_told_whole() {
     assert_eq!(events(&world).await.len(), 3000);
     drop(running);
 }
+
+#[tokio::test(start_paused = true)]
+async fn as_many_events_as_were_asked_for_wait_for_the_server_at_the_same_time() {
+    let world = World::seeded(1);
+    world.faults().on(Match::create("events.events.k8s.io")).delay_response(SECOND).always();
+    let builder = Recorder::builder(world.client(), "foo-controller").env(world.env().clone());
+    let recorder = builder.writers(50).build();
+    (0..100).for_each(|n| recorder.event(&map(&format!("map-{n}")), Event::normal("Synced", "done")));
+    assert_eq!(recorder.flush(60 * SECOND).await, 0);
+    assert_eq!(events(&world).await.len(), 100);
+    let took = world.now();
+    assert!((2 * SECOND..3 * SECOND).contains(&took), "fifty and then fifty: {took:?}");
+}
