@@ -127,18 +127,28 @@ impl Player<'_> {
         plain(text, self.sample.port)
     }
 
-    /// Runs a command; how it ends and what it prints is a step.
+    /// Runs a command, which must succeed; what it prints is a step.
     fn say(&mut self, line: &str) -> Result<()> {
         self.say_given(line, None)
     }
 
     fn say_given(&mut self, line: &str, input: Option<&str>) -> Result<()> {
         let text = self.printed(line, input)?;
+        ensure!(text.starts_with("0 "), "kubectl {line}\nfails: {text}");
         self.transcript.step(line, text);
         Ok(())
     }
 
-    /// The same, and it must print this: what fails in the same way on both is no success.
+    /// Runs a command that must fail, and say this.
+    fn fails(&mut self, line: &str, input: Option<&str>, words: &str) -> Result<()> {
+        let text = self.printed(line, input)?;
+        ensure!(!text.starts_with("0 "), "kubectl {line}\nsucceeds, and must not: {text}");
+        ensure!(text.contains(words), "kubectl {line}\nlacks:  {words}\nprints: {text}");
+        self.transcript.step(line, text);
+        Ok(())
+    }
+
+    /// Runs a command, which must print this: what fails in the same way on both is no success.
     fn expect(&mut self, line: &str, input: Option<&str>, expected: &str) -> Result<()> {
         let text = self.printed(line, input)?;
         ensure!(text.contains(expected), "kubectl {line}\nlacks:  {expected}\nprints: {text}");
@@ -209,7 +219,7 @@ impl Player<'_> {
 
     fn register(&mut self) -> Result<()> {
         self.transcript.begin(REGISTER.to_owned());
-        self.say("get flunders")?;
+        self.fails("get flunders", None, "flunders")?;
         self.say(&format!("api-resources --api-group={GROUP}"))?;
         let (port, bundle) = (self.sample.port, self.sample.bundle.clone());
         let begun = Instant::now();
@@ -223,7 +233,7 @@ impl Player<'_> {
         }
         self.condition("v1alpha1", "ServiceNotFound")?;
         self.discovered("Stale")?;
-        self.say("get flunders")?;
+        self.fails("get flunders", None, "flunders")?;
         self.raw(&format!("/apis/{GROUP}"))?;
         self.raw(&format!("/apis/{GROUP}/v1alpha1"))?;
         self.raw(&format!("/apis/{GROUP}/v1alpha1/flunders"))?;
@@ -252,22 +262,23 @@ impl Player<'_> {
             .kubectl
             .start("get flunders.v1beta1.wardle.example.com --watch --output-watch-events -o name")?;
         self.say_given("create -f -", Some(flunder))?;
-        self.say_given("create -f -", Some(flunder))?;
-        self.say("get flunders")?;
+        self.fails("create -f -", Some(flunder), "AlreadyExists")?;
+        self.expect("get flunders", None, "one")?;
         self.say("get flunders one -o json")?;
         self.say("get flunders.v1alpha1.wardle.example.com one -o json")?;
-        self.say("get flunders -A -l a=b -o name")?;
+        self.expect("get flunders -A -l a=b -o name", None, "/one")?;
         self.say("get flunders --field-selector metadata.name=other -o name")?;
         self.say("describe flunder one")?;
         self.say("patch flunder one --type=merge -p '{\"spec\":{\"flunderReference\":\"three\"}}'")?;
         self.say("patch flunder one --type=json -p '[{\"op\":\"add\",\"path\":\"/metadata/annotations\",\"value\":{\"k\":\"v\"}}]'")?;
         self.say("label flunder one c=d")?;
-        self.say("get flunder one -o json")?;
+        self.expect("get flunder one -o json", None, "\"three\"")?;
         let applied = "apiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: applied}\nspec: {flunderReference: x, referenceType: Flunder}\n";
         self.say_given("apply --server-side --field-manager=first -f -", Some(applied))?;
-        self.say_given(
+        self.fails(
             "apply --server-side --field-manager=second -f -",
             Some(&applied.replace("flunderReference: x", "flunderReference: y")),
+            "conflict with \"first\"",
         )?;
         self.say_given(
             "apply --server-side --force-conflicts --field-manager=second -f -",
@@ -280,27 +291,37 @@ impl Player<'_> {
             Some(&applied.replace("name: applied", "name: old-way").replace("x,", "z,")),
         )?;
         self.say_given("create --dry-run=server -f -", Some(&flunder.replace("one", "dry")))?;
-        self.say_given("create -f -", Some(&flunder.replace("{reference: two}", "{reference: 7}")))?;
-        self.say_given(
+        self.fails(
+            "create -f -",
+            Some(&flunder.replace("{reference: two}", "{reference: 7}")),
+            "Error from server (BadRequest)",
+        )?;
+        self.fails(
             "create -f -",
             Some(&flunder.replace("one", "strange").replace("{reference: two}", "{strange: yes}")),
+            "unknown field \"spec.strange\"",
         )?;
-        self.say_given("create -f -", Some(&applied.replace("name: applied", "name: Wrong_Name")))?;
+        self.fails(
+            "create -f -",
+            Some(&applied.replace("name: applied", "name: wrong/name")),
+            "may not contain",
+        )?;
         let fischer = "apiVersion: wardle.example.com/v1alpha1\nkind: Fischer\nmetadata: {name: '{ns}'}\ndisallowedFlunders: [banned]\n";
         self.say_given("create -f -", Some(&fischer.replace("{ns}", "fritz")))?;
         self.say("get fischers -o name")?;
-        self.say("get flunders --limit=1 -o name --chunk-size=1")?;
+        self.say("get flunders -o name --chunk-size=1")?;
         for event in 0..6 {
             let line = watch.next(Duration::from_secs(30))?;
             self.transcript.step(&format!("event {event}"), line);
         }
         drop(watch);
         self.say("auth can-i create flunders")?;
-        self.say("--as=bob get flunders")?;
-        self.say("--as=bob create -f - --dry-run=server")?;
+        self.fails("--as=bob get flunders", None, "Forbidden")?;
+        let others = flunder.replace("one", "bobs");
+        self.fails("--as=bob create -f - --dry-run=server", Some(&others), "Forbidden")?;
         self.say("delete fischer fritz")?;
         self.say("delete flunder one")?;
-        self.say("get flunder one")?;
+        self.fails("get flunder one", None, "NotFound")?;
         self.say("delete flunders --all")?;
         self.say("get flunders")
     }
@@ -312,7 +333,7 @@ impl Player<'_> {
         self.say_given("create -f -", Some(flunder))?;
         self.sample.kill();
         self.raw(&format!("/apis/{GROUP}/v1beta1/flunders")).map(|()| self.forget_words())?;
-        self.say("get flunders")?;
+        self.fails("get flunders", None, "error")?;
         self.condition("v1beta1", "FailedDiscoveryCheck")?;
         self.sample.start()?;
         self.condition("v1beta1", "Passed")?;
@@ -353,10 +374,19 @@ impl Player<'_> {
         self.condition("v1beta1", "FailedDiscoveryCheck")?;
         self.condition("v1alpha1", "FailedDiscoveryCheck")?;
         self.discovered("{\"freshness\":\"Stale\",\"version\":\"v1beta1\"},{\"freshness\":\"Stale\"")?;
-        self.say("get flunders")?;
+        self.fails("get flunders", None, "flunders")?;
         self.raw(&format!("/apis/{GROUP}/v1beta1/flunders"))?;
         self.raw(&format!("/apis/{GROUP}/v1beta1"))?;
         self.say("get configmaps -n stuck map -o name")?;
+        // Owners of kinds that are served take what they own with them all the same.
+        self.say("create configmap owner")?;
+        let uid = self.kubectl.field("configmap owner", ".metadata.uid")?;
+        let owned = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: owned\n  ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: owner, uid: {uid}}}]\n"
+        );
+        self.say_given("create -f -", Some(&owned))?;
+        self.say("delete configmap owner")?;
+        self.until("get configmap owned", "NotFound")?;
         self.say("delete namespace stuck --wait=false")?;
         self.until("get configmaps -n stuck map", "NotFound")?;
         self.until(
@@ -394,10 +424,10 @@ impl Player<'_> {
         )?;
         self.until("get peaks measured -o jsonpath='cpu={.cpu}'", "450m")?;
         self.say("get peaks measured -o name")?;
-        self.say("delete peak measured")?;
+        self.fails("delete peak measured", None, "MethodNotAllowed")?;
         self.say("api-resources --api-group=peaks.example.com")?;
         self.until("explain peaks", "FIELDS")?;
-        self.say("--as=bob get peaks")?;
+        self.fails("--as=bob get peaks", None, "Forbidden")?;
         let mut watch = self
             .kubectl
             .start("get peaks measured --watch -o jsonpath='{.metadata.name} {.cpu}{\"\\n\"}'")?;
@@ -503,7 +533,7 @@ impl Player<'_> {
             std::thread::sleep(PAUSE);
         }
         // kube-apiserver has no Status for paths that lead nowhere, and kubectl says so.
-        self.say("get flunders")?;
+        self.fails("get flunders", None, "flunders")?;
         self.transcript.shorten_last("1  Error from server (NotFound): Unable to list".len());
         self.say(&format!("api-resources --api-group={GROUP}"))?;
         let status = self.client.get(&format!("/apis/{GROUP}/v1beta1/flunders"))?.status;
