@@ -1,4 +1,7 @@
-//! The controller in the README is the example, and the example works.
+//! The controller in the README is the example, and the example works; so does its test.
+
+#[path = "docs/config_map.rs"]
+mod config_map;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -17,12 +20,14 @@ use setpoint_env::Env;
 use tokio::net::TcpListener;
 
 const EXAMPLE: &str = include_str!("../examples/quota.rs");
+const TEST: &str = include_str!("docs/config_map.rs");
 const README: &str = include_str!("../../../README.md");
 
 #[test]
 fn the_readme_shows_the_example_as_it_is() {
     assert!(README.contains(EXAMPLE), "copy crates/setpoint/examples/quota.rs into README.md");
     assert!(EXAMPLE.lines().count() <= 60);
+    assert!(README.contains(TEST), "copy crates/setpoint/tests/docs/config_map.rs into README.md");
 }
 
 /// Ends with the test, also if that fails.

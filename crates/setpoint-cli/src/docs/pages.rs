@@ -27,21 +27,28 @@ pub(crate) struct Shown {
     pub(crate) is_whole: bool,
 }
 
-fn files(folder: &str) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(root().join(folder)) else { return Vec::new() };
-    let mut found: Vec<PathBuf> = entries
-        .map(|entry| Path::new(folder).join(entry.expect("a folder can be read").file_name()))
-        .collect();
-    found.sort();
-    found
+/// Adds the pages below a folder. Templates are not pages yet, and generated projects are read where they come from.
+fn find(folder: &Path, found: &mut Vec<PathBuf>) {
+    const SKIPPED: [&str; 5] = ["target", "node_modules", "templates", "projects", "testdata"];
+    for entry in fs::read_dir(root().join(folder)).expect("a folder can be read") {
+        let entry = entry.expect("a folder can be read");
+        let (name, path) = (entry.file_name(), folder.join(entry.file_name()));
+        let name = name.to_string_lossy();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if !name.starts_with('.') && !SKIPPED.contains(&name.as_ref()) {
+                find(&path, found);
+            }
+        } else if name.ends_with(".md") {
+            found.push(path);
+        }
+    }
 }
 
 /// Every page of the repository.
 pub(crate) fn pages() -> Vec<Page> {
-    let mut paths = [files(""), files("docs")].concat();
-    paths.extend([files("crates"), files("examples")].concat().iter().map(|folder| folder.join("README.md")));
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
-    paths.retain(|path| root().join(path).exists());
+    let mut paths = Vec::new();
+    find(Path::new(""), &mut paths);
+    paths.sort();
     let read =
         |path: PathBuf| Page { text: fs::read_to_string(root().join(&path)).expect("it is text"), path };
     paths.into_iter().map(read).collect()
