@@ -1,5 +1,6 @@
 //! JSON patches, merge patches, strategic merge patches and server-side apply, on any object. What a patch makes is bounded,
-//! has the form of its kind, and is what an update to it makes.
+//! has the form of its kind, and is what an update to it makes. It is stored as a dry run has shown it, and reads back so. A
+//! merge patch does what RFC 7386 says.
 //!
 //! The first byte says what follows: `j`, `m`, `s` or `a` the type of the patch, then a digit for the object and a letter
 //! for the subresource, then the patch as it is sent. With a capital letter, two bytes for a kind follow, and the choices
@@ -18,13 +19,14 @@ fuzz_target!(|data: &[u8]| start(data, case));
 
 /// A custom resource with every way to merge, and the built-in kinds with most rules.
 const OBJECTS: &str = include_str!("../src/objects.json");
+const MERGE: &str = "application/merge-patch+json";
 
 fn case(lab: &Lab, input: &[u8]) {
     let Some((&form, rest)) = input.split_first() else { return };
     let api = lab.shared();
     let media = match form.to_ascii_lowercase() {
         b'j' => "application/json-patch+json",
-        b'm' => "application/merge-patch+json",
+        b'm' => MERGE,
         b's' => "application/strategic-merge-patch+json",
         b'a' => "application/apply-patch+yaml",
         _ => return,
@@ -71,7 +73,9 @@ async fn on_stored(api: &Api, media: &str, object: u8, part: u8, patch: &[u8]) {
         b'r' => "/resize",
         _ => "",
     };
-    check(api, &format!("{one}{part}"), media, patch).await;
+    if check(api, &format!("{one}{part}"), media, patch).await {
+        remove(api, &one).await;
+    }
 }
 
 /// A patch of an object that is made for it.
@@ -85,33 +89,136 @@ async fn on_made(api: &Api, media: &str, resource: &Resource, object: &Value, pa
     let name = made["metadata"]["name"].as_str().expect("what is made has a name");
     let one = format!("{path}/{}", utf8_percent_encode(name, NON_ALPHANUMERIC));
     check(api, &one, media, patch.to_string().as_bytes()).await;
-    let finalizers = r#"{"metadata":{"finalizers":null},"spec":{"finalizers":null}}"#;
-    api.call("PATCH", &one, "application/merge-patch+json", finalizers).await;
+    remove(api, &one).await;
+}
+
+/// The next input finds nothing of this one.
+async fn remove(api: &Api, one: &str) {
+    let finalizers = r#"{"metadata":{"finalizers":null}}"#;
+    api.call("PATCH", one, MERGE, finalizers).await;
     api.call("DELETE", &format!("{one}?gracePeriodSeconds=0"), JSON, "").await;
-    let after = api.get(&one).await;
+    let after = api.get(one).await;
     assert_eq!(after.code, 404, "it is deleted: {}", after.json());
 }
 
-async fn check(api: &Api, path: &str, media: &str, patch: &[u8]) {
-    let query =
-        if media.contains("apply") { "?dryRun=All&fieldManager=fuzz&force=true" } else { "?dryRun=All" };
-    let answer = api.call("PATCH", &format!("{path}{query}"), media, patch.to_vec()).await;
+/// Whether the patch was stored.
+async fn check(api: &Api, path: &str, media: &str, patch: &[u8]) -> bool {
+    let query = if media.contains("apply") { "fieldManager=fuzz&force=true" } else { "fieldManager=fuzz" };
+    let before = api.get(path).await;
+    let answer = api.call("PATCH", &format!("{path}?dryRun=All&{query}"), media, patch.to_vec()).await;
     let result = answer.json();
     if !answer.is_ok() {
         assert_eq!(result["kind"], "Status", "{result}");
-        return;
+        return false;
     }
+    has_form(&result);
+    let put = api.call("PUT", &format!("{path}?dryRun=All"), JSON, result.to_string()).await;
+    assert!(put.is_ok(), "a patch makes {result}, an update {}", put.json());
+    assert_eq!(without_server_fields(&put.json()), without_server_fields(&result));
+    if media == MERGE && before.is_ok() {
+        is_merged(api, path, &before.json(), patch, &result).await;
+    }
+    is_stored(api, &format!("{path}?{query}"), path, media, patch, &result).await
+}
+
+/// A result has the form of its kind.
+fn has_form(result: &Value) {
     let text = |field: &str| result[field].as_str().unwrap_or_default();
     let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
     if let Some(ty) = table().type_of_kind(group, version, text("kind")) {
         let (mut conforming, mut unknown) = (result.clone(), Vec::new());
         conform(ty, &mut conforming, &mut unknown).expect("the result is of its kind");
         assert!(unknown.is_empty(), "{unknown:?}");
-        assert_eq!(conforming, result, "the result has the form of its kind");
+        assert_eq!(conforming, *result, "the result has the form of its kind");
     }
-    let put = api.call("PUT", &format!("{path}?dryRun=All"), JSON, result.to_string()).await;
-    assert!(put.is_ok(), "a patch makes {result}, an update {}", put.json());
-    assert_eq!(without_server_fields(&put.json()), without_server_fields(&result));
+}
+
+/// Stores the patch. What is stored is what the dry run has shown, and it reads back so.
+async fn is_stored(api: &Api, request: &str, path: &str, media: &str, patch: &[u8], shown: &Value) -> bool {
+    // The server makes the rules of such a role anew as soon as it is stored.
+    if !shown["aggregationRule"].is_null() {
+        return false;
+    }
+    let answer = api.call("PATCH", request, media, patch.to_vec()).await;
+    assert!(answer.is_ok(), "a dry run shows {shown}, and then it is refused: {}", answer.json());
+    let stored = answer.json();
+    assert_eq!(without_moment(&stored), without_moment(shown), "what is stored is not what a dry run shows");
+    assert_eq!(api.get(path).await.ok(), stored, "what is read is not what was stored");
+    true
+}
+
+/// An object without the addresses and ports that are chosen by chance for each request.
+fn without_chance(object: &Value) -> Value {
+    let mut object = object.clone();
+    if object["kind"] != "Service" {
+        return object;
+    }
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return object };
+    for field in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {
+        spec.remove(field);
+    }
+    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        port.as_object_mut().expect("a port is an object").remove("nodePort");
+    }
+    object
+}
+
+/// An object without what depends on when it was written, and on chance.
+fn without_moment(object: &Value) -> Value {
+    let mut object = without_chance(object);
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+        let entries = metadata.get_mut("managedFields").and_then(Value::as_array_mut);
+        for entry in entries.into_iter().flatten() {
+            entry.as_object_mut().expect("an entry is an object").remove("time");
+        }
+    }
+    object
+}
+
+/// A merge patch makes what an update makes to which a naive model has applied it.
+async fn is_merged(api: &Api, path: &str, before: &Value, patch: &[u8], result: &Value) {
+    let Ok(patch) = serde_json::from_slice::<Value>(patch) else { return };
+    // kube-apiserver drops some nulls within lists, which RFC 7386 keeps.
+    if has_null_in_list(&patch, false) {
+        return;
+    }
+    let mut merged = before.clone();
+    merge(&mut merged, &patch);
+    // A patch need not say which version it finds; some kinds are updated only by who says so.
+    merged["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
+    let put = api.call("PUT", &format!("{path}?dryRun=All"), JSON, merged.to_string()).await;
+    assert!(put.is_ok(), "a merge patch makes {result}, RFC 7386 {merged}, which is {}", put.json());
+    let comparable = |object: &Value| without_server_fields(&without_chance(object));
+    assert_eq!(comparable(&put.json()), comparable(result), "not RFC 7386: {merged}");
+}
+
+/// RFC 7386, word for word.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let target = target.as_object_mut().expect("it is one now");
+    for (name, value) in patch {
+        if value.is_null() {
+            target.remove(name);
+        } else {
+            merge(target.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+fn has_null_in_list(value: &Value, is_in_list: bool) -> bool {
+    match value {
+        Value::Null => is_in_list,
+        Value::Array(items) => items.iter().any(|item| has_null_in_list(item, true)),
+        Value::Object(fields) => fields.values().any(|value| has_null_in_list(value, is_in_list)),
+        _ => false,
+    }
 }
 
 /// A patch that has something to do with the object.

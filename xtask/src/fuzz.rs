@@ -117,10 +117,10 @@ pub(crate) fn run_briefly(report: &mut Report, skip_build: bool) {
     if !report.filter().takes_suite(SUITE) {
         return;
     }
-    let folder = match build(skip_build) {
-        Ok(folder) => folder,
-        Err(error) => return report.skip(SUITE, &format!("{error:#}")),
-    };
+    if let Some(why) = missing(skip_build) {
+        return report.skip(SUITE, &why);
+    }
+    let Some(folder) = built(report, || build(skip_build)) else { return };
     let share = MINUTE / u32::try_from(TARGETS.len()).unwrap_or(1);
     for target in TARGETS {
         let mut line = String::new();
@@ -132,6 +132,40 @@ pub(crate) fn run_briefly(report: &mut Report, skip_build: bool) {
             report.note(SUITE, &format!("{}: {line}", target.name));
         }
     }
+}
+
+/// Why the targets cannot be built on this machine, whatever their code is.
+fn missing(skip_build: bool) -> Option<String> {
+    // As the build script of libFuzzer looks for it.
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    if !starts(Command::new(&compiler).arg("--version")) {
+        return Some(format!("there is no C++ compiler: {} does not start", compiler.display()));
+    }
+    (skip_build && !has_cargo_fuzz()).then(|| format!("there is no cargo-fuzz: {}", install_hint()))
+}
+
+/// What a build gives. Targets that do not build are a failure: they are the first thing that a change breaks.
+fn built(report: &mut Report, build: impl FnOnce() -> Result<PathBuf>) -> Option<PathBuf> {
+    let begun = Instant::now();
+    match build() {
+        Ok(folder) => Some(folder),
+        Err(error) => {
+            report.record(SUITE, "the targets build", begun.elapsed(), Err(error));
+            None
+        }
+    }
+}
+
+fn starts(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+fn has_cargo_fuzz() -> bool {
+    workspace::root().is_ok_and(|root| starts(workspace::cargo(root).args(["fuzz", "--version"])))
+}
+
+fn install_hint() -> String {
+    format!("cargo install cargo-fuzz --locked --version {CARGO_FUZZ}")
 }
 
 /// The names of the targets, for `--list`.
@@ -153,19 +187,18 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Target>> {
 fn build(skip_build: bool) -> Result<PathBuf> {
     let root = workspace::root()?;
     let folder = root.join("fuzz");
-    let mut version = workspace::cargo(root);
-    let is_there = version.args(["fuzz", "--version"]).output().is_ok_and(|output| output.status.success());
+    let is_there = has_cargo_fuzz();
     if skip_build {
-        ensure!(is_there, "there is no cargo-fuzz: cargo install cargo-fuzz --locked --version {CARGO_FUZZ}");
+        ensure!(is_there, "there is no cargo-fuzz: {}", install_hint());
         return Ok(folder);
     }
     if !is_there {
         let mut install = workspace::cargo(root);
         install.args(["install", "cargo-fuzz", "--locked", "--version", CARGO_FUZZ]);
-        ensure!(install.status()?.success(), "cargo-fuzz cannot be installed");
+        ensure!(install.status()?.success(), "cargo-fuzz cannot be installed: {}", install_hint());
     }
     let status = cargo_fuzz(&folder, "build").status().context("cannot run cargo")?;
-    ensure!(status.success(), "the fuzz targets do not build; they need a C++ compiler");
+    ensure!(status.success(), "the fuzz targets do not build: cargo check --manifest-path fuzz/Cargo.toml");
     Ok(folder)
 }
 
@@ -254,6 +287,15 @@ mod tests {
              --no-cfg-fuzzing --fuzz-dir . cel artifacts/cel/crash-1f"
         );
         assert_eq!(again("cel", "error: could not compile"), "no input was kept");
+    }
+
+    #[test]
+    fn targets_that_do_not_build_are_a_failure_and_no_skip() {
+        let mut report = Report::default();
+        assert!(built(&mut report, || bail!("error: could not compile")).is_none());
+        report.check(SUITE, "another", || Ok(()));
+        assert!(!report.finish());
+        assert!(built(&mut Report::default(), || Ok(PathBuf::from("fuzz"))).is_some());
     }
 
     #[test]
