@@ -50,6 +50,10 @@ const fn built_in(name: &'static str, test: &'static str) -> Subject {
     Subject { name, package: "setpoint-cluster", program: "explore", test }
 }
 
+/// How many things are explored, one after another.
+#[allow(clippy::cast_possible_truncation)]
+pub(crate) const COUNT: u32 = SUBJECTS.len() as u32;
+
 const SUBJECTS: &[Subject] = &[
     example("foo", "example-foo"),
     Subject {

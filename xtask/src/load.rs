@@ -3,6 +3,7 @@
 //! Requests are encoded beforehand and answers are hardly read, so that the
 //! server has as much of the machine as can be.
 
+mod checks;
 pub(crate) mod connection;
 mod fill;
 pub(crate) mod histories;
@@ -22,6 +23,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Subcommand;
 
+use self::checks::Checks;
 use crate::workspace;
 
 /// Options of `cargo xtask load`.
@@ -32,6 +34,9 @@ pub(crate) struct Load {
     /// The program to measure [default: the release build in cargo's target folder]
     #[arg(long, global = true, value_name = "PATH")]
     binary: Option<PathBuf>,
+    /// Measure the debug build: limits are reported on, and break nothing.
+    #[arg(long, global = true)]
+    debug: bool,
     /// The data folder of the server, on the disk to measure.
     #[arg(long, global = true, value_name = "DIR", default_value = ".")]
     on: PathBuf,
@@ -64,16 +69,19 @@ pub(crate) fn run(options: &Load) -> Result<ExitCode> {
         histories::run(what, options.binary.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let built = || Ok::<_, anyhow::Error>(workspace::target(workspace::root()?).join("release/setpoint"));
+    let (folder, flag) = if options.debug { ("debug", "") } else { ("release", " --release") };
+    let built =
+        || Ok::<_, anyhow::Error>(workspace::target(workspace::root()?).join(folder).join("setpoint"));
     let binary = options.binary.clone().map_or_else(built, Ok)?;
-    let binary = binary.canonicalize().context("cargo build --release -p setpoint-cli makes it")?;
+    let binary =
+        binary.canonicalize().with_context(|| format!("cargo build{flag} -p setpoint-cli makes it"))?;
     match &options.what {
         What::Throughput(what) => throughput::run(what, &binary, &options.on)?,
         What::Fill(what) => fill::run(what, &binary, &options.on)?,
         What::Histories(_) => unreachable!("it needs no binary, and has run"),
-        What::Hostile(what) => hostile::run(what, &binary, &options.on)?,
+        What::Hostile(what) => hostile::run(what, &binary, &options.on, Checks::new(options.debug))?,
         What::Kill(what) => kill::run(what, &binary, &options.on)?,
-        What::Lists(what) => lists::run(what, &binary, &options.on)?,
+        What::Lists(what) => lists::run(what, &binary, &options.on, Checks::new(options.debug))?,
         What::Race(what) => race::run(what, &binary, &options.on)?,
         What::Soak(what) => soak::run(what, &binary, &options.on)?,
     }

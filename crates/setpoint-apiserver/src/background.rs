@@ -90,7 +90,7 @@ where
             "a background task panicked and will be restarted"
         );
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
         health.is_down.store(false, Relaxed);
     }
 }

@@ -200,8 +200,7 @@ pub(crate) struct Attributes {
 impl Attributes {
     /// The value of a label.
     pub(crate) fn label<'a>(&'a self, value: &[u8], key: &str) -> Option<&'a str> {
-        let labels = self.labels.get_or_init(|| read_labels(value));
-        labels.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value)
+        self.labels.get_or_init(|| Labels::read(value)).get(key)
     }
 
     /// The values of the fields that the kind can be selected by, in the order of `labels`.
@@ -221,34 +220,55 @@ impl Attributes {
 
     /// How many bytes they take so far, about.
     pub(crate) fn weight(&self) -> usize {
-        // Two pointers and two lengths, and two pieces of memory of 16 bytes at least.
-        const PAIR: usize = 64;
-        let labels = self.labels.get().map_or(0, |labels| {
-            labels.iter().map(|(key, value)| PAIR + key.len() + value.len()).sum::<usize>()
-        });
+        // A pointer and a length, and a piece of memory of 16 bytes at least.
+        const TEXT: usize = 32;
+        let labels = self.labels.get().map_or(0, |labels| labels.0.len());
         let fields = self
             .fields
             .get()
-            .map_or(0, |fields| fields.iter().map(|value| PAIR / 2 + value.len()).sum::<usize>());
+            .map_or(0, |fields| fields.iter().map(|value| TEXT + value.len()).sum::<usize>());
         labels + fields
     }
 }
 
-/// Keys and values.
-type Labels = Box<[(Box<str>, Box<str>)]>;
+/// Keys and values in turn, each with [`END`] behind it. One piece of memory: a list looks at the labels of each object that
+/// there is, and of very many none is in the processor's cache.
+#[derive(Debug)]
+struct Labels(Box<str>);
 
-fn read_labels(value: &[u8]) -> Labels {
-    #[derive(serde::Deserialize)]
-    struct Object {
-        metadata: Metadata,
+/// It is in no label.
+const END: char = '\0';
+
+impl Labels {
+    fn read(value: &[u8]) -> Labels {
+        #[derive(serde::Deserialize)]
+        struct Object {
+            metadata: Metadata,
+        }
+        #[derive(serde::Deserialize)]
+        struct Metadata {
+            #[serde(default)]
+            labels: std::collections::BTreeMap<String, String>,
+        }
+        let object: Object = serde_json::from_slice(value).expect("what was stored is a valid object");
+        let labels = object.metadata.labels.iter().flat_map(|(key, value)| [key, value]);
+        let mut text = String::with_capacity(labels.clone().map(|part| part.len() + END.len_utf8()).sum());
+        for part in labels {
+            text.push_str(part);
+            text.push(END);
+        }
+        Labels(text.into())
     }
-    #[derive(serde::Deserialize)]
-    struct Metadata {
-        #[serde(default)]
-        labels: std::collections::BTreeMap<Box<str>, Box<str>>,
+
+    fn get(&self, key: &str) -> Option<&str> {
+        let mut parts = self.0.split_terminator(END);
+        while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+            if name == key {
+                return Some(value);
+            }
+        }
+        None
     }
-    let object: Object = serde_json::from_slice(value).expect("what was stored is a valid object");
-    object.metadata.labels.into_iter().collect()
 }
 
 /// What makes a generated name unlike others: five characters that spell no words.

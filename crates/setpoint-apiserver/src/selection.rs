@@ -96,7 +96,8 @@ impl Selection {
 
     /// Those of the stored objects that are selected, in the version of the resource.
     pub(crate) async fn select(&self, core: &Core, mut stored: Vec<Arc<Record>>) -> Result<Vec<Arc<Record>>> {
-        if !self.is_whole_prefix() {
+        // The namespace is where the store has looked.
+        if self.name.is_some() {
             stored.retain(|record| self.has_path(&record.path));
         }
         // A webhook may change labels and fields, so it has its say before the selectors.
@@ -122,12 +123,12 @@ impl Selection {
 
     /// Whether labels and fields are selected.
     fn has_content(&self, record: &Record) -> bool {
-        let (namespace, name) = record.path.split_once('/').unwrap_or(("", &record.path));
+        let path = || record.path.split_once('/').unwrap_or(("", &record.path));
         self.labels.matches(|key| record.attributes.label(&record.value, key))
             && (self.fields.is_everything()
                 || self.fields.matches(|field| match field {
-                    "metadata.name" => Some(Cow::Borrowed(name)),
-                    "metadata.namespace" => Some(Cow::Borrowed(namespace)),
+                    "metadata.name" => Some(Cow::Borrowed(path().1)),
+                    "metadata.namespace" => Some(Cow::Borrowed(path().0)),
                     field => self.field(record, field),
                 }))
     }

@@ -239,7 +239,7 @@ impl Listener {
                         tracing::error!(%error, "cannot accept connections; retrying");
                     }
                     tokio::time::sleep(self.pause).await;
-                    self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                    self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
                 }
             }
         }

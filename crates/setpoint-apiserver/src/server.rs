@@ -467,14 +467,23 @@ impl Builder {
     #[cfg(feature = "etcd")]
     pub async fn connect(self, etcd: &EtcdOptions) -> Result<ApiServer, EtcdError> {
         let env = self.env.clone().unwrap_or_default();
-        let layout = Box::new(crate::storage::Registry::new());
-        let storage = Etcd::open(etcd, layout, self.history, self.compaction_interval, &env).await?;
-        Ok(self.start(Box::new(storage)).await?)
+        let (layout, background) = (Box::new(crate::storage::Registry::new()), Background::default());
+        let storage =
+            Etcd::open(etcd, layout, self.history, self.compaction_interval, &env, &background).await?;
+        Ok(self.start_with(Box::new(storage), background).await?)
     }
 
     pub(crate) async fn start(self, storage: Box<dyn Storage>) -> Result<ApiServer, NotStored> {
+        self.start_with(storage, Background::default()).await
+    }
+
+    /// The same; `background` has the tasks of the storage already.
+    async fn start_with(
+        self,
+        storage: Box<dyn Storage>,
+        background: Background,
+    ) -> Result<ApiServer, NotStored> {
         let env = self.env.unwrap_or_default();
-        let background = Background::default();
         let storage = with_sources(storage, self.programs.as_ref());
         let core = Arc::new(Core {
             storage,

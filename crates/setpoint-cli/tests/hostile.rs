@@ -20,6 +20,8 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 const TOKENS: &str = "root,root,1,system:masters\nhostile,hostile,2\nvictim,victim,3\n";
 /// An answer to bad intentions is not worth waiting for.
 const IMPATIENCE: Duration = Duration::from_millis(300);
+/// How many each of those sends that attack at once.
+const AT_ONCE: usize = 64;
 /// Nothing is waited for longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -131,10 +133,11 @@ impl Server {
 fn a_hostile_client_neither_stops_the_server_nor_others() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
-    for user in ["hostile", "victim"] {
-        server.settle(user);
+    server.settle("victim");
+    for (path, body) in requests::prepared("hostile") {
+        let (code, answer) = server.ask("root", "POST", &path, &body);
+        assert_eq!(code, 201, "{answer}");
     }
-    assert_eq!(requests::NAMESPACE, "hostile");
 
     // In a row.
     for n in 0..requests::KINDS {
@@ -154,7 +157,7 @@ fn a_hostile_client_neither_stops_the_server_nor_others() {
         for thread in 0..8 {
             let server = &server;
             scope.spawn(move || {
-                for n in 0..requests::KINDS {
+                for n in 0..AT_ONCE {
                     server.attack(n * 7 + thread);
                 }
             });
@@ -175,6 +178,8 @@ fn a_hostile_client_neither_stops_the_server_nor_others() {
     let roles =
         server.ask("root", "GET", "/apis/rbac.authorization.k8s.io/v1/namespaces/hostile/rolebindings", "").1;
     assert!(!roles.contains("\"mine\""));
+    let read = |path: &str| server.ask("root", "GET", path, "").1;
+    assert_eq!(requests::trespass(read), None);
     let resident = server.resident_mib();
     assert!(resident < 512, "{resident} MiB");
 }

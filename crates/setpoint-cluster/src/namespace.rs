@@ -50,7 +50,7 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
         Ok(()) if remaining.is_empty() => Ok(Action::done()),
         Ok(()) => {
             let ends_for = cx.env().now().duration_since(since.0).unsigned_abs();
-            Ok(Action::requeue_after((ends_for / 8).clamp(SOONEST, LATEST)))
+            Ok(Action::requeue_after(ends_for.checked_div(8).unwrap_or_default().clamp(SOONEST, LATEST)))
         }
     }
 }

@@ -157,7 +157,7 @@ fn pause_after(sample: &Sample) -> Duration {
         return EVERY;
     }
     let part = u32::try_from(sample.facts.len().min(MOST)).unwrap_or(u32::MAX);
-    (EVERY.saturating_mul(part) / MOST as u32).max(SOON)
+    EVERY.saturating_mul(part).checked_div(MOST as u32).unwrap_or(EVERY).max(SOON)
 }
 
 /// One event. JSON has no line breaks, so the data is one line.

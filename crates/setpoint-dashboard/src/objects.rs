@@ -36,6 +36,8 @@ const SYNC_TIME: Duration = Duration::from_secs(5);
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// When nobody has looked for so long, the caches are given up.
 const IDLE: Duration = Duration::from_secs(300);
+/// How often this is looked at.
+const IDLE_CHECK: Duration = Duration::from_secs(30);
 /// How many kinds are cached at most.
 const MOST_KINDS: usize = 200;
 /// Of how many objects the state is remembered.
@@ -96,7 +98,7 @@ impl Objects {
     /// Gives the caches up when nobody has looked for a while, for ever.
     pub(crate) async fn stop_when_idle(&self) {
         loop {
-            tokio::time::sleep(IDLE / 10).await;
+            tokio::time::sleep(IDLE_CHECK).await;
             let idle = self.env.instant().saturating_duration_since(*self.used.lock());
             if idle < IDLE {
                 continue;

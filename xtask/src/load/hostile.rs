@@ -1,8 +1,10 @@
 //! `cargo xtask load hostile`: somebody with a valid token, few rights and bad intentions, beside somebody decent.
 
+mod http2;
 #[path = "../../../crates/setpoint-cli/tests/hostile/requests.rs"]
 mod requests;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
@@ -13,20 +15,25 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::checks::Checks;
 use super::connection::Connection;
 use super::latencies::Latencies;
 use super::server::Server;
 
 const TOKENS: &str = "hostile,hostile,2\n";
 const PATIENCE: Duration = Duration::from_millis(300);
-const CALM: Duration = Duration::from_secs(10);
+const AFTERWARDS: Duration = Duration::from_secs(10);
+/// How many connections attack at the same time over HTTP/2, each as fast as it can.
+const HTTP_2_AT_ONCE: usize = 16;
+
+type Stream = StreamOwned<ClientConnection, TcpStream>;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -39,24 +46,38 @@ pub(crate) struct Options {
     /// Connections that begin a request and never end it.
     #[arg(long, default_value_t = 500)]
     slow: usize,
+    /// How many connections each attack on HTTP/2 gets.
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
 }
 
-pub(crate) fn run(options: &Options, binary: &Path, on: &Path) -> Result<()> {
+/// What a server may take at most, in MiB: at any time, and ten seconds after the last attack.
+const PEAK: f64 = 700.0;
+const CALM: f64 = 150.0;
+/// The p99 of others, in milliseconds.
+const OTHERS: f64 = 50.0;
+
+pub(crate) fn run(options: &Options, binary: &Path, on: &Path, mut checks: Checks) -> Result<()> {
+    for (engine, in_memory) in [("memory", true), ("redb", false)] {
+        println!("== {engine}");
+        against(options, binary, on, in_memory, &mut checks)?;
+    }
+    checks.finish()
+}
+
+fn against(options: &Options, binary: &Path, on: &Path, in_memory: bool, checks: &mut Checks) -> Result<()> {
     let folder = TempDir::new_in(on)?;
     let tokens = folder.path().join("tokens");
     fs::write(&tokens, TOKENS)?;
-    let server = Server::start_with(binary, &folder, true, &["--token-file", &tokens.display().to_string()])?;
+    let tokens = tokens.display().to_string();
+    let server = Server::start_with(binary, &folder, in_memory, &["--token-file", &tokens])?;
     let attacker = Attacker::new(&server)?;
-    let mut admin = server.connect()?;
-    prepare(&mut admin)?;
+    prepare(&mut server.connect()?)?;
     println!("resident at the start            {:.1} MiB", server.resident()?);
-
-    let stop = Arc::new(AtomicBool::new(false));
     quiet(&server, 3_000)?.print("alone");
 
-    let most = AtomicUsize::new(0);
     let mut times: BTreeMap<usize, Duration> = BTreeMap::new();
-    let (in_a_row, codes) = beside(&server, &stop, &most, || {
+    let (in_a_row, codes) = beside(&server, || {
         let mut codes = BTreeMap::new();
         for n in 0..options.requests {
             let begun = Instant::now();
@@ -65,44 +86,89 @@ pub(crate) fn run(options: &Options, binary: &Path, on: &Path) -> Result<()> {
         }
         codes
     })?;
-    in_a_row.print("beside hostile ones in a row");
+    report(checks, &in_a_row, "beside hostile ones in a row");
     println!("  answers: {codes:?}");
     print_slowest(times);
 
-    stop.store(false, Ordering::Relaxed);
     let held: Vec<_> = (0..options.slow).filter_map(|n| attacker.hold(n).ok()).collect();
-    let (at_once, codes) = beside(&server, &stop, &most, || {
+    let (at_once, codes) = beside(&server, || {
         let codes = Mutex::new(BTreeMap::new());
-        let next = AtomicUsize::new(0);
-        thread::scope(|scope| {
-            for _ in 0..options.threads {
-                scope.spawn(|| {
-                    while let n = next.fetch_add(1, Ordering::Relaxed)
-                        && n < options.requests
-                    {
-                        let code = attacker.send(n);
-                        *codes.lock().expect("nobody panics").entry(code).or_insert(0) += 1;
-                    }
-                });
-            }
+        each_at_once(options.threads, options.requests, |n| {
+            let code = attacker.send(n);
+            *codes.lock().expect("nobody panics").entry(code).or_insert(0) += 1;
         });
         codes.into_inner().expect("nobody panics")
     })?;
-    at_once.print("beside hostile ones at once");
+    report(checks, &at_once, "beside hostile ones at once");
     println!("  answers: {codes:?}; {} slow connections were held", held.len());
-    println!("most resident memory             {} MiB", most.load(Ordering::Relaxed));
     drop(held);
 
-    let (status, _) = server.connect()?.send("GET", "/readyz", b"")?;
+    for attack in http2::ATTACKS {
+        let (others, sent) = beside(&server, || {
+            let sent = AtomicUsize::new(0);
+            each_at_once(options.threads.min(HTTP_2_AT_ONCE), options.connections, |_| {
+                // The server hangs up on most of them. That is what it should do.
+                let bytes = attacker.http2().map_or(0, |mut stream| attack.run(&mut stream, "hostile"));
+                sent.fetch_add(bytes, Ordering::Relaxed);
+            });
+            sent.into_inner()
+        })?;
+        report(checks, &others, attack.name);
+        println!("  {:.1} MiB sent", sent as f64 / (1 << 20) as f64);
+    }
+
+    // Whoever is left waits for an answer, and the allocator gives memory back after a second.
+    thread::sleep(AFTERWARDS);
+    checks.at_most("most resident memory", server.peak()?, PEAK, "MiB");
+    checks.at_most("resident ten seconds later", server.resident()?, CALM, "MiB");
+    examine(&mut server.connect()?)
+}
+
+fn report(checks: &mut Checks, others: &Latencies, what: &str) {
+    others.print(what);
+    checks.at_most(&format!("  p99 of others, {what}"), others.at(0.99), OTHERS, "ms");
+}
+
+/// Runs something with each number below `count`, a few at the same time.
+fn each_at_once(threads: usize, count: usize, run: impl Fn(usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let n = next.fetch_add(1, Ordering::Relaxed)
+                    && n < count
+                {
+                    run(n);
+                }
+            });
+        }
+    });
+}
+
+/// Whether the server works, and nobody has got what they must not have.
+fn examine(admin: &mut Connection) -> Result<()> {
+    let (status, _) = admin.send("GET", "/readyz", b"")?;
     ensure!(status == 200, "the server is not ready: {status}");
     let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/mine";
-    let (status, _) = server.connect()?.send("GET", bindings, b"")?;
+    let (status, _) = admin.send("GET", bindings, b"")?;
     ensure!(status == 404, "the hostile user has made itself an administrator");
-    println!("resident at the end              {:.1} MiB", server.resident()?);
-    // What has no client any more is still answered, and the allocator gives memory back after a second.
-    thread::sleep(CALM);
-    println!("resident ten seconds later       {:.1} MiB", server.resident()?);
-    Ok(())
+    let (_, metrics) = admin.send("GET", "/metrics", b"")?;
+    let metrics = String::from_utf8_lossy(metrics);
+    let panics = metrics.lines().filter(|line| line.contains("_panics_total") && !line.starts_with('#'));
+    let panics: Vec<_> = panics.filter(|line| !line.ends_with(" 0")).collect();
+    ensure!(panics.is_empty(), "something has panicked: {}", panics.join(", "));
+    let admin = RefCell::new(admin);
+    let read = |path: &str| {
+        let mut admin = admin.borrow_mut();
+        admin.send("GET", path, b"").map_or_else(
+            |error| error.to_string(),
+            |(_, answer)| String::from_utf8_lossy(answer).into_owned(),
+        )
+    };
+    match requests::trespass(read) {
+        None => Ok(()),
+        Some(found) => bail!("the hostile user has changed what it must not: {found}"),
+    }
 }
 
 /// Which attacks took most of the time, by their numbers in `requests.rs`.
@@ -115,20 +181,12 @@ fn print_slowest(times: BTreeMap<usize, Duration>) {
     println!("  {:.1} s in all; the slowest attacks: {}", all.as_secs_f64(), slowest.join(", "));
 }
 
-/// The namespaces of both, and what the hostile user may do in its own.
+/// What both need, and what the hostile user may do.
 fn prepare(admin: &mut Connection) -> Result<()> {
-    let namespace = requests::NAMESPACE;
-    let binding = json!({
-        "metadata": {"name": "own"}, "subjects": [{"kind": "User", "name": "hostile"}],
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
-    });
-    let map = json!({"metadata": {"name": "decent"}, "data": {"a": "b"}});
-    for (path, body) in [
-        ("/api/v1/namespaces".to_owned(), json!({"metadata": {"name": namespace}})),
-        (format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"), binding),
-        ("/api/v1/namespaces/default/configmaps".to_owned(), map),
-    ] {
-        let (status, answer) = admin.send("POST", &path, body.to_string().as_bytes())?;
+    let map = json!({"metadata": {"name": "decent"}, "data": {"a": "b"}}).to_string();
+    let decent = ("/api/v1/namespaces/default/configmaps".to_owned(), map);
+    for (path, body) in requests::prepared("hostile").into_iter().chain([decent]) {
+        let (status, answer) = admin.send("POST", &path, body.as_bytes())?;
         ensure!(status == 201, "POST {path} answered {status}: {}", String::from_utf8_lossy(answer));
     }
     Ok(())
@@ -155,22 +213,15 @@ fn quiet(server: &Server, count: usize) -> Result<Latencies> {
 }
 
 /// Sends decent requests, a thousand a second at most, while `attack` runs.
-fn beside<T>(
-    server: &Server,
-    stop: &AtomicBool,
-    most: &AtomicUsize,
-    attack: impl FnOnce() -> T,
-) -> Result<(Latencies, T)> {
+fn beside<T>(server: &Server, attack: impl FnOnce() -> T) -> Result<(Latencies, T)> {
+    let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let client = scope.spawn(|| -> Result<Latencies> {
             let mut connection = server.connect()?;
             let mut times = Vec::new();
-            while !stop.load(Ordering::Relaxed) {
+            // One at least, however short the attack is.
+            while times.is_empty() || !stop.load(Ordering::Relaxed) {
                 times.push(decent(&mut connection, times.len())?);
-                if times.len() % 100 == 0 {
-                    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-                    most.fetch_max(server.resident()? as usize, Ordering::Relaxed);
-                }
                 thread::sleep(Duration::from_millis(1));
             }
             Ok(Latencies::new(times))
@@ -185,6 +236,8 @@ fn beside<T>(
 struct Attacker {
     address: String,
     tls: Arc<ClientConfig>,
+    /// The same for HTTP/2.
+    http2: Arc<ClientConfig>,
 }
 
 impl Attacker {
@@ -193,16 +246,27 @@ impl Attacker {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(&kubeconfig.ca)?)?;
         let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        Ok(Self { address: kubeconfig.address.clone(), tls: Arc::new(tls) })
+        let mut http2 = tls.clone();
+        http2.alpn_protocols = vec![b"h2".to_vec()];
+        let address = kubeconfig.address.clone();
+        Ok(Self { address, tls: Arc::new(tls), http2: Arc::new(http2) })
     }
 
-    fn connect(&self) -> Result<StreamOwned<ClientConnection, TcpStream>> {
+    fn connect(&self) -> Result<Stream> {
+        self.connect_with(&self.tls)
+    }
+
+    fn http2(&self) -> Result<Stream> {
+        self.connect_with(&self.http2)
+    }
+
+    fn connect_with(&self, tls: &Arc<ClientConfig>) -> Result<Stream> {
         let stream = TcpStream::connect(&self.address).context("the server does not listen any more")?;
         // Otherwise the request waits, after the handshake, for an acknowledgement that Linux sends 40 ms later.
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let connection = ClientConnection::new(Arc::clone(&self.tls), ServerName::try_from("localhost")?)?;
+        let connection = ClientConnection::new(Arc::clone(tls), ServerName::try_from("localhost")?)?;
         Ok(StreamOwned::new(connection, stream))
     }
 
@@ -219,7 +283,7 @@ impl Attacker {
     }
 
     /// A request that is begun and never ended.
-    fn hold(&self, n: usize) -> Result<StreamOwned<ClientConnection, TcpStream>> {
+    fn hold(&self, n: usize) -> Result<Stream> {
         let mut stream = self.connect()?;
         stream.write_all(format!("GET /api/v1/namespaces HTTP/1.1\r\nX-{n}: ").as_bytes())?;
         Ok(stream)

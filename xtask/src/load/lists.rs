@@ -1,5 +1,6 @@
 //! Lists that find nothing among many objects, beside somebody who reads and writes one.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use tempfile::TempDir;
 
+use super::checks::Checks;
 use super::fill;
 use super::latencies::Latencies;
 use super::server::Server;
@@ -22,25 +24,43 @@ pub(crate) struct Options {
     lists: usize,
 }
 
-const LISTS: [(&str, &str); 3] = [
-    ("limit=1, no match", "?limit=1&labelSelector=app%3Dnobody"),
-    ("limit=500, no match", "?limit=500&labelSelector=app%3Dnobody"),
-    ("limit=1", "?limit=1"),
+/// Each with whether it looks at all objects.
+const LISTS: [(&str, &str, bool); 3] = [
+    ("limit=1, no match", "?limit=1&labelSelector=app%3Dnobody", true),
+    ("limit=500, no match", "?limit=500&labelSelector=app%3Dnobody", true),
+    ("limit=1", "?limit=1", false),
 ];
+/// How many times longer an object may take among ten times as many: twice leaves room for a cache that they do not fit into; time
+/// that grows with the square would be ten times.
+const GROWTH: f64 = 2.0;
+/// The p99 of another client, in milliseconds.
+const OTHERS: f64 = 20.0;
 
-pub(crate) fn run(options: &Options, binary: &Path, on: &Path) -> Result<()> {
+pub(crate) fn run(options: &Options, binary: &Path, on: &Path, mut checks: Checks) -> Result<()> {
+    // How long one object takes, in microseconds, by the title of the list: among how many, and the time.
+    let mut first: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
     for count in &options.objects {
         let folder = TempDir::new_in(on)?;
         let server = Server::start(binary, &folder, false)?;
         fill::config_maps(&server, *count)?;
         println!("{count} objects, {:.0} MiB resident", server.resident()?);
-        for (title, query) in LISTS {
+        for (title, query, looks_at_all) in LISTS {
             let (lists, other) = time(&server, query, options.lists)?;
             lists.print(title);
             other.print("  another client meanwhile");
+            checks.at_most(&format!("  p99 of another client, {title}"), other.at(0.99), OTHERS, "ms");
+            if !looks_at_all {
+                continue;
+            }
+            let each = lists.at(0.5) * 1000.0 / *count as f64;
+            let (fewer, least) = *first.entry(title).or_insert((*count, each));
+            if fewer != *count {
+                let what = format!("  each of {count}, {each:.3} µs, to each of {fewer}");
+                checks.at_most(&what, each / least, GROWTH, "times");
+            }
         }
     }
-    Ok(())
+    checks.finish()
 }
 
 /// How long lists take, and requests of another client at the same time, one of which in four writes: so no list is of

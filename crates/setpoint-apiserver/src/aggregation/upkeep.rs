@@ -192,7 +192,7 @@ async fn look_again(core: Weak<Core>, backend: &Backend) {
         }
         let is_whole = is_available && documents_due.is_some();
         let pause = if is_whole { GOOD } else { bad_pause };
-        bad_pause = if is_whole { FIRST_BAD } else { (bad_pause * 2).min(LONGEST_BAD) };
+        bad_pause = if is_whole { FIRST_BAD } else { bad_pause.saturating_mul(2).min(LONGEST_BAD) };
         drop(running);
         tokio::time::sleep(LEAST_PAUSE).await;
         tokio::select! {

@@ -36,7 +36,7 @@ pub(super) fn prepare_update(daemon_set: &mut Value, old: &Value, part: Part) {
     }
     let before = counter(old).unwrap_or(0);
     let changed = !same(&daemon_set["spec"]["template"], &old["spec"]["template"]);
-    set_counter(daemon_set, if changed { before + 1 } else { before });
+    set_counter(daemon_set, if changed { before.saturating_add(1) } else { before });
 }
 
 /// In this version the count is an annotation.
@@ -93,5 +93,25 @@ fn update_strategy(strategy: &At) {
             let shown = Shown::Raw(format!("{{\"Type\":{other:?},\"RollingUpdate\":null}}"));
             strategy.not_supported_as(shown, &["RollingUpdate", "OnDelete"]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_count_of_changes_stops_at_the_last_number() {
+        let with = |count: i64, image: &str| json!({"metadata": {"annotations": {COUNTER: count.to_string()}}, "spec": {"template": image}});
+        let check = |before, expected: &str| {
+            let mut new = with(before, "new");
+            prepare_update(&mut new, &with(before, "old"), Part::Main);
+            assert_eq!(new["metadata"]["annotations"][COUNTER], expected);
+        };
+        check(1, "2");
+        // A client can create one with any count.
+        check(i64::MAX, &i64::MAX.to_string());
     }
 }

@@ -177,7 +177,8 @@ impl<S: HttpService> Connection<S> {
         }
         // hyper has this limit for the heads of HTTP/1.1, but none for the start of HTTP/2.
         let mut first_request = pin!(tokio::time::sleep(self.limits.head));
-        let mut stall_check = pin!(tokio::time::sleep(self.limits.stall / 2));
+        let stall_interval = self.limits.stall.checked_div(2).unwrap_or_default();
+        let mut stall_check = pin!(tokio::time::sleep(stall_interval));
         let mut expiry_check = pin!(tokio::time::sleep(next_look(&self.env, end)));
         // Set when the client has to be done.
         let mut last_moment = pin!(tokio::time::sleep(Duration::ZERO));
@@ -220,7 +221,7 @@ impl<S: HttpService> Connection<S> {
                     if outstanding.is_stalled(self.limits.stall) {
                         return Err("the client does not read what it asked for".to_owned());
                     }
-                    stall_check.as_mut().reset(self.env.instant().later(self.limits.stall / 2));
+                    stall_check.as_mut().reset(self.env.instant().later(stall_interval));
                 }
                 () = first_request.as_mut(), if !is_late => {
                     is_late = true;

@@ -174,13 +174,18 @@ impl Collection {
     }
 
     fn under<'a>(&'a self, prefix: &'a str, after: Option<&'a str>) -> impl Iterator<Item = &'a Arc<Record>> {
-        let start = match after {
-            Some(path) if path >= prefix => Bound::Excluded(path),
-            _ => Bound::Included(prefix),
+        // The end is found once, rather than by a look at each path, which is somewhere else in memory.
+        let end = prefix.strip_suffix('/').map(|namespace| format!("{namespace}{AFTER_SLASH}"));
+        let is_bounded = prefix.is_empty() || end.is_some();
+        let bounds = match (after, end.as_deref()) {
+            // There is nothing, and such a range would be none.
+            (Some(path), Some(end)) if path >= end => (Bound::Included(end), Bound::Excluded(end)),
+            (Some(path), end) if path >= prefix => (Bound::Excluded(path), exclusive(end)),
+            (_, end) => (Bound::Included(prefix), exclusive(end)),
         };
         self.live
-            .range::<str, _>((start, Bound::Unbounded))
-            .take_while(move |(path, _)| path.starts_with(prefix))
+            .range::<str, _>(bounds)
+            .take_while(move |(path, _)| is_bounded || path.starts_with(prefix))
             .map(|(_, live)| &live.record)
     }
 
@@ -200,6 +205,13 @@ impl Collection {
         let found = alone.into_iter().chain(namespaces).flatten();
         found.filter(move |record| after.is_none_or(|after| &*record.path > after))
     }
+}
+
+/// The first character after a slash: `web0` is the first path after all that begin with `web/`.
+const AFTER_SLASH: char = '0';
+
+fn exclusive(end: Option<&str>) -> Bound<&str> {
+    end.map_or(Bound::Unbounded, Bound::Excluded)
 }
 
 /// `namespace/` of a path that has one.

@@ -44,6 +44,7 @@ use super::{
     Change, CommitError, Field, Found, Freshness, Key, Limits, ListQuery, ReadError, Record, Revision, Scan,
     Snapshot, Stats, Storage, Watch,
 };
+use crate::background::Background;
 
 /// How long it takes until a request that was not sent is tried again.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -99,40 +100,88 @@ impl Etcd {
         limits: Limits,
         compaction: Duration,
         env: &Env,
+        background: &Background,
     ) -> Result<Etcd, EtcdError> {
         let endpoints = options.endpoints().join(",");
         let unreachable =
             |why: &str| EtcdError::Unreachable { endpoints: endpoints.clone(), why: why.to_owned() };
         let connecting = tokio::time::timeout(START, connection::connect(options));
         let client = connecting.await.map_err(|_| unreachable("it does not answer"))??;
-        let shared = Arc::new(Shared {
-            env: env.clone(),
-            leases: Leases::new(env.clone(), client.clone()),
-            client,
-            layout,
-            root: options.root(),
-            endpoints: endpoints.clone(),
-            view: View::new(State::new(limits)),
-            damage: Damage::default(),
-            progress: Notify::new(),
-            health: watch::Sender::new(Health::Following),
-            measured: Measured::default(),
-        });
+        let shared = Arc::new(Shared::new(client, options, layout, limits, env));
         if tokio::time::timeout(START, cache::load_patiently(&shared)).await.is_err() {
             return Err(match &*shared.health.borrow() {
                 Health::Lost(why) => unreachable(why),
                 Health::Following => unreachable("it does not answer"),
             });
         }
-        let following = env.spawn(cache::follow(Arc::clone(&shared)));
-        let compacting =
-            (!compaction.is_zero()).then(|| env.spawn(compaction::run(Arc::clone(&shared), compaction)));
-        let tasks = [following].into_iter().chain(compacting).collect();
+        let mut tasks = vec![follow_with(&shared, background, cache::follow)];
+        if !compaction.is_zero() {
+            let shared = Arc::clone(&shared);
+            let compact = move || compaction::run(Arc::clone(&shared), compaction);
+            tasks.push(background.run(env, "etcd-compaction", compact));
+        }
         Ok(Etcd { shared, _tasks: tasks })
     }
 }
 
+/// Runs what keeps the copy up to date. If it panics, nobody knows how much of the last change is in the copy: everything is
+/// read again, and until then the copy counts as lost.
+fn follow_with<F>(
+    shared: &Arc<Shared>,
+    background: &Background,
+    follow: impl Fn(Arc<Shared>) -> F + Clone + Send + 'static,
+) -> Task<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (of_task, mut is_restart) = (Arc::clone(shared), false);
+    background.run(&shared.env, "etcd-watch", move || {
+        let (shared, follow) = (Arc::clone(&of_task), follow.clone());
+        let is_restart = std::mem::replace(&mut is_restart, true);
+        async move {
+            let _lost = LostByPanic(&shared);
+            if is_restart {
+                cache::load_patiently(&shared).await;
+            }
+            follow(Arc::clone(&shared)).await;
+        }
+    })
+}
+
+/// Nobody follows etcd between a panic and the restart.
+struct LostByPanic<'a>(&'a Shared);
+
+impl Drop for LostByPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lost("the task that follows it has panicked and will be restarted");
+        }
+    }
+}
+
 impl Shared {
+    fn new(
+        client: Client,
+        options: &EtcdOptions,
+        layout: Box<dyn Layout>,
+        limits: Limits,
+        env: &Env,
+    ) -> Shared {
+        Shared {
+            env: env.clone(),
+            leases: Leases::new(env.clone(), client.clone()),
+            client,
+            layout,
+            root: options.root(),
+            endpoints: options.endpoints().join(","),
+            view: View::new(State::new(limits)),
+            damage: Damage::default(),
+            progress: Notify::new(),
+            health: watch::Sender::new(Health::Following),
+            measured: Measured::default(),
+        }
+    }
+
     /// The key of a record in etcd.
     fn place(&self, key: &Key) -> String {
         format!("{}{}", self.root, self.layout.place(key))

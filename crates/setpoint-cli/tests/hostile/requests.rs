@@ -1,16 +1,43 @@
 //! Requests as nobody decent sends them, made from a number. Also what `cargo xtask load hostile` sends.
 
+mod numbers;
+mod patches;
+mod subresources;
+
 use std::fmt::Write as _;
 
+pub(crate) use self::subresources::{prepared, trespass};
+
 /// Where the hostile user may do something: it can edit this namespace.
-pub(crate) const NAMESPACE: &str = "hostile";
+const NAMESPACE: &str = "hostile";
 
 /// How many kinds of requests there are.
-pub(crate) const KINDS: usize = 58;
+pub(crate) const KINDS: usize = OLDER + subresources::KINDS + patches::KINDS + numbers::KINDS;
+/// Those in this file.
+const OLDER: usize = 58;
+
+/// A request of one of the other files.
+struct Attack {
+    method: &'static str,
+    path: String,
+    media: &'static str,
+    body: String,
+}
+
+impl Attack {
+    fn json(method: &'static str, path: impl Into<String>, body: impl ToString) -> Attack {
+        Attack { method, path: path.into(), media: "application/json", body: body.to_string() }
+    }
+}
+
+/// A path in the namespace of the hostile user, whose group's root is given: `api/v1`.
+fn own(root: &str, rest: &str) -> String {
+    format!("/{root}/namespaces/{NAMESPACE}/{rest}")
+}
 
 /// The `n`th request of somebody with this token, as the bytes of the wire.
 pub(crate) fn request(n: usize, token: &str) -> Vec<u8> {
-    let own = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
+    let own = own("api/v1", "configmaps");
     let head = |method: &str, path: &str, headers: &str| {
         format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{headers}\r\n"
@@ -29,7 +56,9 @@ pub(crate) fn request(n: usize, token: &str) -> Vec<u8> {
     let with_token = |token: &str| {
         format!("GET /version HTTP/1.1\r\nHost: a\r\nAuthorization: {token}\r\n\r\n").into_bytes()
     };
-    match n % KINDS {
+    let attack = |attack: Attack| send(attack.method, &attack.path, attack.media, attack.body.as_bytes());
+    let (kind, round) = (n % KINDS, n / KINDS);
+    match kind {
         0 => vec![0xff; 300],
         1 => b"GET /\r\n\r\n".to_vec(),
         2 => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
@@ -104,6 +133,16 @@ pub(crate) fn request(n: usize, token: &str) -> Vec<u8> {
         54 => get(&format!("{own}?limit=1&labelSelector=matches%3Dnothing")),
         55 => json(&format!("{{\"metadata\":{{\"name\":\"l\"}},\"x\":[{}0]}}", "{\"\":0},".repeat(300_000))),
         56 => [head("POST", &own, "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n").as_bytes(), &b"1\r\n \r\n".repeat(2_000_000), b"0\r\n\r\n"].concat(),
+        OLDER.. => {
+            let n = kind - OLDER;
+            attack(match n.checked_sub(subresources::KINDS) {
+                None => subresources::attack(n, round),
+                Some(n) => match n.checked_sub(patches::KINDS) {
+                    None => patches::attack(n, round),
+                    Some(n) => numbers::attack(n),
+                },
+            })
+        }
         _ => head("GET", &own, "Accept: application/vnd.nonsense;as=Table;v=9;g=x\r\nAccept-Encoding: bomb\r\n").into_bytes(),
     }
 }

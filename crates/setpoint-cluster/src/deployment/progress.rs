@@ -89,8 +89,9 @@ impl Rollout<'_> {
         let none = DeploymentStatus::default();
         let (before, after) = (self.deployment.status.as_ref().unwrap_or(&none), &self.status);
         let grew = |number: fn(&DeploymentStatus) -> Option<i32>| number(after) > number(before);
-        let old =
-            |status: &DeploymentStatus| status.replicas.unwrap_or(0) - status.updated_replicas.unwrap_or(0);
+        let old = |status: &DeploymentStatus| {
+            status.replicas.unwrap_or(0).saturating_sub(status.updated_replicas.unwrap_or(0))
+        };
         grew(|status| status.updated_replicas)
             || old(after) < old(before)
             || grew(|status| status.ready_replicas)

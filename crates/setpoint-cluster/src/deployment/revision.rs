@@ -45,9 +45,14 @@ fn revision_of(set: &ReplicaSet) -> i64 {
     set.annotations().get(REVISION).and_then(|revision| revision.parse().ok()).unwrap_or(0)
 }
 
+/// The one after all of these.
+fn revision_after<'a>(sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i64 {
+    sets.into_iter().map(revision_of).max().unwrap_or(0).saturating_add(1)
+}
+
 impl Rollout<'_> {
     fn next_revision(&self) -> i64 {
-        self.sets.old.iter().map(|set| revision_of(set)).max().unwrap_or(0) + 1
+        revision_after(self.sets.old.iter().map(|set| &**set))
     }
 
     /// Gives the set of the template the newest revision, and what else it gets from the Deployment.
@@ -178,7 +183,7 @@ impl Rollout<'_> {
             self.sets.new = Some(Arc::new(found));
             return Ok(());
         }
-        self.status.collision_count = Some(self.status.collision_count.unwrap_or(0) + 1);
+        self.status.collision_count = Some(self.status.collision_count.unwrap_or(0).saturating_add(1));
         Err(error.into())
     }
 
@@ -236,5 +241,18 @@ mod tests {
         let long = vec!["100"; 500].join(",");
         let longer = longer_history(&long, "200");
         assert!(longer.len() <= LONGEST_HISTORY && longer.ends_with(",200"), "{longer}");
+    }
+
+    #[test]
+    fn a_revision_that_a_client_wrote_does_not_wrap() {
+        let check = |written: &str, next: i64| {
+            let mut set = ReplicaSet::default();
+            set.annotations_mut().insert(REVISION.to_owned(), written.to_owned());
+            assert_eq!(revision_after([&set]), next);
+        };
+        check("7", 8);
+        check("x", 1);
+        check("9223372036854775807", i64::MAX);
+        assert_eq!(revision_after([]), 1);
     }
 }

@@ -29,7 +29,7 @@ impl Rollout<'_> {
         }
         self.sets.all().all(|set| sets::is_settled(set)).then(|| {
             let most = self.replicas().saturating_add(limits::max_surge(self.spec));
-            let room = (most - sum(self.sets.all(), sets::at_most)).max(0);
+            let room = most.saturating_sub(sum(self.sets.all(), sets::at_most)).max(0);
             self.replicas().min(current.saturating_add(room)).max(current)
         })
     }
@@ -51,27 +51,22 @@ impl Rollout<'_> {
         if !is_known || self.sets.old.iter().all(|set| sets::replicas(set) == 0) {
             return Ok(false);
         }
-        let least = self.replicas() - limits::max_unavailable(self.spec);
-        let starting = sets::replicas(&new) - sets::available_at_least(&new);
-        let broken_at_most = sum(self.sets.all(), sets::replicas) - least - starting;
+        let least = self.replicas().saturating_sub(limits::max_unavailable(self.spec));
+        let starting = sets::replicas(&new).saturating_sub(sets::available_at_least(&new));
+        let broken_at_most =
+            sum(self.sets.all(), sets::replicas).saturating_sub(least).saturating_sub(starting);
         if broken_at_most <= 0 {
             return Ok(false);
         }
-        let broken = |set: &ReplicaSet| sets::replicas(set) - sets::available_at_least(set);
+        let broken = |set: &ReplicaSet| sets::replicas(set).saturating_sub(sets::available_at_least(set));
         let mut sizes = shrink(&self.sets.old, sets::replicas, broken, broken_at_most);
-        let mut available = sets::available_at_least(&new);
-        available += self
-            .sets
-            .old
-            .iter()
-            .zip(&sizes)
-            .map(|(set, size)| (*size).min(sets::available(set)))
-            .sum::<i32>();
-        let mut given_up = (available - least).max(0);
+        let old = self.sets.old.iter().zip(&sizes).map(|(set, size)| (*size).min(sets::available(set)));
+        let available = old.fold(sets::available_at_least(&new), i32::saturating_add);
+        let mut given_up = available.saturating_sub(least).max(0);
         for size in &mut sizes {
             let taken = given_up.min(*size);
-            *size -= taken;
-            given_up -= taken;
+            *size = size.saturating_sub(taken);
+            given_up = given_up.saturating_sub(taken);
         }
         let mut has_shrunk = false;
         for (set, size) in self.sets.old.clone().iter().zip(sizes) {
@@ -90,8 +85,8 @@ fn shrink(
 ) -> Vec<i32> {
     let one = |set: &Arc<ReplicaSet>| {
         let taken = most.min(from(set)).max(0);
-        most -= taken;
-        size(set) - taken
+        most = most.saturating_sub(taken);
+        size(set).saturating_sub(taken)
     };
     sets.iter().map(one).collect()
 }

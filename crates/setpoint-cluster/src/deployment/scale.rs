@@ -102,7 +102,7 @@ impl Rollout<'_> {
         let all = self.replicas();
         let most = if all > 0 { all.saturating_add(limits::max_surge(self.spec)) } else { 0 };
         let mut active: Vec<_> = self.sets.active().cloned().collect();
-        let to_add = most - sum(&active, sets::replicas);
+        let to_add = most.saturating_sub(sum(&active, sets::replicas));
         if to_add > 0 && !self.is_quiet() {
             return Ok(());
         }
@@ -131,17 +131,17 @@ impl Rollout<'_> {
         let mut added = 0;
         let mut shares: Vec<i32> = Vec::with_capacity(sets.len());
         for set in sets {
-            let left = to_add - added;
+            let left = to_add.saturating_sub(added);
             let share = match to_add {
                 0 => 0,
                 1.. => self.fraction(set).min(left),
                 _ => self.fraction(set).max(left),
             };
-            added += share;
+            added = added.saturating_add(share);
             shares.push(share);
         }
         if let Some(first) = shares.first_mut() {
-            *first += to_add - added;
+            *first = first.saturating_add(to_add.saturating_sub(added));
         }
         shares
     }
@@ -150,7 +150,7 @@ impl Rollout<'_> {
     fn fraction(&self, set: &ReplicaSet) -> i32 {
         let size = sets::replicas(set);
         if self.replicas() == 0 {
-            return -size;
+            return size.saturating_neg();
         }
         let most = self.replicas().saturating_add(limits::max_surge(self.spec));
         let before = number(set, MOST).filter(|most| *most != 0).or(self.status.replicas).unwrap_or(0);

@@ -13,9 +13,9 @@ impl Rollout<'_> {
     pub(super) fn summarize(&mut self) {
         let (sets, now) = (&self.sets, self.cx.env().now());
         let available = sum(sets.all(), sets::available);
-        let unavailable = (sum(sets.all(), sets::replicas) - available).max(0);
+        let unavailable = sum(sets.all(), sets::replicas).saturating_sub(available).max(0);
         let mut conditions = self.status.conditions.take();
-        let condition = if available >= self.replicas() - limits::max_unavailable(self.spec) {
+        let condition = if available >= self.replicas().saturating_sub(limits::max_unavailable(self.spec)) {
             let message = "Deployment has minimum availability.";
             conditions::new(AVAILABLE, "True", "MinimumReplicasAvailable", message, now)
         } else {
@@ -49,10 +49,10 @@ impl Rollout<'_> {
 
 /// How many pods are on their way out. Nobody knows if one set does not say.
 fn terminating<'a>(sets: impl Iterator<Item = &'a ReplicaSet>) -> Option<i32> {
-    let mut total = 0;
+    let mut total = 0i32;
     for status in sets.filter_map(|set| set.status.as_ref()) {
         match status.terminating_replicas {
-            Some(number) => total += number,
+            Some(number) => total = total.saturating_add(number),
             None if status.observed_generation.unwrap_or(0) == 0 => {}
             None => return None,
         }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Run;
-use super::pods::{ended_at, failures, ignored_failures, is_failed};
+use super::pods::{ended_at, is_failed, tries};
 use crate::pod;
 
 const FIRST: SignedDuration = SignedDuration::from_secs(10);
@@ -15,7 +15,7 @@ fn left(failures: i32, last: Timestamp, now: Timestamp) -> SignedDuration {
     if failures <= 0 {
         return SignedDuration::ZERO;
     }
-    let doublings = u32::try_from(failures - 1).unwrap_or(0).min(16);
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(0).min(16);
     let wait = FIRST.saturating_mul(1 << doublings).min(LONGEST);
     wait.saturating_sub(now.duration_since(last)).max(SignedDuration::ZERO)
 }
@@ -40,14 +40,16 @@ impl Run<'_> {
 
     /// How long no pod is created in place of this one.
     pub(super) fn backoff_after(&self, pod: &Pod) -> SignedDuration {
-        let failures = failures(pod) + ignored_failures(pod) + 1;
-        ended_at(pod).map_or(SignedDuration::ZERO, |last| left(failures, last, self.now))
+        ended_at(pod).map_or(SignedDuration::ZERO, |last| left(tries(pod), last, self.now))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use kube::ResourceExt;
+
     use super::*;
+    use crate::job::pods::{FAILURES, IGNORED_FAILURES};
 
     #[test]
     fn the_wait_doubles_up_to_ten_minutes() {
@@ -63,5 +65,17 @@ mod tests {
         check(3, 1030, 10);
         check(30, 1000, 600);
         check(3, 9000, 0);
+        check(i32::MAX, 1000, 600);
+    }
+
+    /// A number that wraps would be no wait at all, and pods without end.
+    #[test]
+    fn annotations_of_a_client_do_not_shorten_the_wait() {
+        let mut pod = Pod::default();
+        assert_eq!(tries(&pod), 1);
+        for annotation in [FAILURES, IGNORED_FAILURES] {
+            pod.annotations_mut().insert(annotation.to_owned(), i32::MAX.to_string());
+            assert_eq!(tries(&pod), i32::MAX);
+        }
     }
 }

@@ -14,7 +14,7 @@ impl Indexes {
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             if let (Ok(first), Ok(last)) = (first.parse::<i32>(), last.parse::<i32>()) {
-                indexes.extend(first.max(0)..=last.min(completions - 1));
+                indexes.extend(first.max(0)..=last.min(completions.saturating_sub(1)));
             }
         }
         Indexes(indexes)
@@ -44,7 +44,7 @@ impl fmt::Display for Indexes {
         let mut separator = "";
         while let Some(first) = indexes.next() {
             let mut last = first;
-            while let Some(next) = indexes.next_if_eq(&(last + 1)) {
+            while let Some(next) = indexes.next_if_eq(&last.saturating_add(1)) {
                 last = next;
             }
             write!(f, "{separator}{first}")?;

@@ -11,7 +11,7 @@ use setpoint::ReconcileError;
 
 use super::pods::{
     FAILURES, IGNORED_FAILURES, INDEX, counts, failures, ignored_failures, index, is_failed, is_tracked,
-    waits_for_end,
+    tries, waits_for_end,
 };
 use super::{Run, TRACKING, tracking};
 use crate::number::count;
@@ -29,12 +29,14 @@ impl Run<'_> {
     /// Creates pods that are missing, or deletes those that are too many.
     pub(super) async fn manage(&mut self) -> Result<(), ReconcileError> {
         let wanted = self.wanted();
-        let surplus = self.surplus((self.active - wanted).max(0));
+        let surplus = self.surplus(self.active.saturating_sub(wanted).max(0));
         if !surplus.is_empty() {
             return self.remove(surplus).await;
         }
         let leaving = if waits_for_end(self.spec) { self.terminating } else { 0 };
-        let missing = usize::try_from(wanted - leaving - self.active).unwrap_or(0).min(BURST);
+        let missing = usize::try_from(wanted.saturating_sub(leaving).saturating_sub(self.active))
+            .unwrap_or(0)
+            .min(BURST);
         if missing == 0 || self.is_suspended() {
             return Ok(());
         }
@@ -61,7 +63,7 @@ impl Run<'_> {
             // One that succeeds tells the others to come to their end.
             None if self.succeeded > 0 => self.active,
             None => self.parallelism(),
-            Some(completions) => (completions - self.succeeded).min(self.parallelism()).max(0),
+            Some(completions) => completions.saturating_sub(self.succeeded).min(self.parallelism()).max(0),
         }
     }
 
@@ -166,7 +168,7 @@ impl Run<'_> {
             return replaced;
         }
         let pending: BTreeSet<i32> = self.pending(usize::MAX).into_iter().collect();
-        let total = |pod: &Pod| (failures(pod) + ignored_failures(pod), super::pods::ended_at(pod));
+        let total = |pod: &Pod| (tries(pod), super::pods::ended_at(pod));
         for pod in self.pods.iter().filter(|pod| is_tracked(pod) && is_failed(self.spec, pod)) {
             let Some(index) = index(pod).filter(|index| pending.contains(index)) else { continue };
             let is_later = replaced.get(&index).is_none_or(|known| total(known) <= total(pod));
@@ -186,8 +188,8 @@ impl Run<'_> {
             let (mut failed, mut ignored) =
                 before.map_or((0, 0), |pod| (failures(pod), ignored_failures(pod)));
             match before {
-                Some(before) if counts(self.spec, before) => failed += 1,
-                Some(_) => ignored += 1,
+                Some(before) if counts(self.spec, before) => failed = failed.saturating_add(1),
+                Some(_) => ignored = ignored.saturating_add(1),
                 None => {}
             }
             pod.annotations_mut().insert(FAILURES.to_owned(), failed.to_string());

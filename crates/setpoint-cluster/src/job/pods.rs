@@ -40,6 +40,11 @@ pub(super) fn ignored_failures(pod: &Pod) -> i32 {
     number(pod, IGNORED_FAILURES)
 }
 
+/// How many pods of its index have failed with this one. Who may write pods may write these annotations, too.
+pub(super) fn tries(pod: &Pod) -> i32 {
+    failures(pod).saturating_add(ignored_failures(pod)).saturating_add(1)
+}
+
 /// Whether a pod is only replaced when it has ended, not when it is about to.
 pub(super) fn waits_for_end(spec: &JobSpec) -> bool {
     spec.pod_replacement_policy.as_deref() == Some("Failed")
@@ -112,8 +117,8 @@ impl Run<'_> {
             .count();
         let total_succeeded = count(new_succeeded + succeeded.len());
         let total_failed = count(new_failed + failed.len());
-        self.succeeded = self.status.succeeded.unwrap_or(0) + total_succeeded;
-        self.failed = self.status.failed.unwrap_or(0) + total_failed;
+        self.succeeded = self.status.succeeded.unwrap_or(0).saturating_add(total_succeeded);
+        self.failed = self.status.failed.unwrap_or(0).saturating_add(total_failed);
     }
 
     pub(super) fn indexed(&self) -> Option<Indexed> {

@@ -80,8 +80,8 @@ impl Run<'_> {
             count(before - after)
         };
         let (succeeded, failed) = (take(&mut noted.succeeded), take(&mut noted.failed));
-        self.status.succeeded = unless_zero(self.status.succeeded.unwrap_or(0) + succeeded);
-        self.status.failed = unless_zero(self.status.failed.unwrap_or(0) + failed);
+        self.status.succeeded = unless_zero(self.status.succeeded.unwrap_or(0).saturating_add(succeeded));
+        self.status.failed = unless_zero(self.status.failed.unwrap_or(0).saturating_add(failed));
     }
 
     /// Whether nothing is noted that is not counted.

@@ -54,7 +54,7 @@ impl Run<'_> {
         let statuses = alive.filter_map(|pod| pod.status.as_ref()).flat_map(|status| {
             status.init_container_statuses.iter().chain(&status.container_statuses).flatten()
         });
-        let restarts: i32 = statuses.map(|status| status.restart_count).sum();
+        let restarts = statuses.map(|status| status.restart_count).fold(0, i32::saturating_add);
         restarts > 0 && restarts >= self.spec.backoff_limit.unwrap_or(6)
     }
 

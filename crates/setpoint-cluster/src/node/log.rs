@@ -23,9 +23,9 @@ impl LogSource for SyntheticLog {
         let found = all.flatten().find(|status| status.name == container)?;
         let last = found.last_state.as_ref();
         let (state, restarts) = match (previous, found.state.as_ref()) {
-            (true, _) => (last?, found.restart_count - 1),
+            (true, _) => (last?, found.restart_count.saturating_sub(1)),
             // One that waits to be started again shows what it wrote before.
-            (false, Some(state)) if state.waiting.is_some() => (last?, found.restart_count - 1),
+            (false, Some(state)) if state.waiting.is_some() => (last?, found.restart_count.saturating_sub(1)),
             (false, state) => (state?, found.restart_count),
         };
         Some(lines(found, state, restarts, pod, now))

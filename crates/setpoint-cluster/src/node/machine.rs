@@ -24,6 +24,8 @@ const LEASES: &str = "kube-node-lease";
 /// How long a lease is good for, and how often it is renewed.
 const LEASE: Duration = Duration::from_secs(40);
 const RENEWAL: Duration = Duration::from_secs(10);
+/// The first one comes sooner.
+const FIRST_RENEWAL: Duration = Duration::from_millis(2500);
 /// How often a status is written that has not changed but for its heartbeat.
 const REPORT: Duration = Duration::from_secs(300);
 /// How long a heartbeat may take.
@@ -120,7 +122,7 @@ impl Nodes {
             drop(turn);
             let wait = match outcome {
                 // Those that have started together do not beat together.
-                Ok(()) if std::mem::take(&mut is_first) => self.until_tick(env.jitter(RENEWAL / 4, 3.0)),
+                Ok(()) if std::mem::take(&mut is_first) => self.until_tick(env.jitter(FIRST_RENEWAL, 3.0)),
                 Ok(()) => self.until_tick(env.jitter(RENEWAL, 0.04)),
                 Err(foreign @ BeatError::Foreign(_)) => return foreign,
                 Err(error) => {

@@ -132,10 +132,11 @@ impl Explorer {
 fn shorter(fault: &Fault) -> Option<Fault> {
     const LEAST: Duration = Duration::from_millis(100);
     let Fault::On(matching, effect) = fault else { return None };
+    let half = |time: Duration| time.checked_div(2).unwrap_or_default();
     let effect = match effect {
-        Effect::StallAfterEvents(n, time) if *time > LEAST => Effect::StallAfterEvents(*n, *time / 2),
+        Effect::StallAfterEvents(n, time) if *time > LEAST => Effect::StallAfterEvents(*n, half(*time)),
         Effect::LagAfterEvents(n, k) if *k > 1 => Effect::LagAfterEvents(*n, k / 2),
-        Effect::PauseAfterAnswer(time) if *time > LEAST => Effect::PauseAfterAnswer(*time / 2),
+        Effect::PauseAfterAnswer(time) if *time > LEAST => Effect::PauseAfterAnswer(half(*time)),
         _ => return None,
     };
     Some(Fault::On(matching.clone(), effect))

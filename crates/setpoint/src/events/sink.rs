@@ -249,7 +249,7 @@ impl Writer {
             match self.try_write(key, series).await {
                 Err(failure) if failure.is_transient() => {
                     tokio::time::sleep(self.env.jitter(wait, 0.5)).await;
-                    wait = (wait * 2).min(LONGEST_WAIT);
+                    wait = wait.saturating_mul(2).min(LONGEST_WAIT);
                 }
                 settled => return settled,
             }

@@ -25,7 +25,7 @@ impl Allowance {
     /// Takes a token, if one is there.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let full = self.full.max(now).later(INTERVAL);
-        let allowed = full.duration_since(now) <= INTERVAL * BURST;
+        let allowed = full.duration_since(now) <= INTERVAL.saturating_mul(BURST);
         if allowed {
             self.full = full;
         }

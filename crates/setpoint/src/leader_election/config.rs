@@ -105,7 +105,7 @@ impl LeaseConfig {
 
     /// How long one request may take: a leader has three of them before its deadline.
     pub(super) fn request_timeout(&self) -> Duration {
-        self.renew_deadline / 3
+        self.renew_deadline.checked_div(3).unwrap_or_default()
     }
 }
 

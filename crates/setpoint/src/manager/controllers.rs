@@ -161,7 +161,8 @@ impl Work {
         fence: Option<Fence>,
         ending: CancellationToken,
     ) -> Result<bool, ManagerError> {
-        let for_work = self.grace.saturating_sub((self.grace / 10).min(RELEASE_TIME));
+        let for_work =
+            self.grace.saturating_sub(self.grace.checked_div(10).unwrap_or_default().min(RELEASE_TIME));
         let shift = || {
             let (client, fence, ending) = (client.clone(), fence.clone(), ending.clone());
             Shift { is_term: fence.is_some(), client, fence, ending, grace: Some(for_work) }

@@ -54,7 +54,7 @@ impl BackoffState {
             self.next = self.backoff.first;
         }
         let base = self.next;
-        self.next = (base * 2).min(self.backoff.most);
+        self.next = base.saturating_mul(2).min(self.backoff.most);
         let wait = self.env.jitter(base, 1.0);
         // Health is counted from the end of the wait.
         self.last_failure = Some(now.later(wait));

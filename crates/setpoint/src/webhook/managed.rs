@@ -73,7 +73,11 @@ impl ManagedCertificates {
         namespace: impl Into<String>,
         secret: impl Into<String>,
     ) -> ManagedCertificates {
-        let terms = Terms { names: Vec::new(), authority_life: 365 * DAY, certificate_life: 90 * DAY };
+        let terms = Terms {
+            names: Vec::new(),
+            authority_life: DAY.saturating_mul(365),
+            certificate_life: DAY.saturating_mul(90),
+        };
         let (namespace, secret) = (namespace.into(), secret.into());
         ManagedCertificates { client, namespace, secret, terms, callers: Vec::new() }
     }

@@ -52,7 +52,7 @@ pub(super) async fn follow(shared: Arc<Shared>) {
             pause = FIRST_PAUSE;
         }
         tokio::time::sleep(shared.env.jitter(pause, 0.5)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn load_patiently(shared: &Shared) {
         tracing::warn!(why = &*why, "cannot read etcd yet; retrying");
         shared.lost(&why);
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
     }
 }
 
@@ -213,7 +213,7 @@ fn write_of(state: &State, revision: Revision, step: Step) -> Option<Write> {
 }
 
 impl Shared {
-    fn lost(&self, why: &str) {
+    pub(super) fn lost(&self, why: &str) {
         self.measured.lost();
         self.health.send_replace(Health::Lost(why.into()));
     }

@@ -10,6 +10,7 @@ use setpoint_env::{Env, Later};
 
 use super::options::{EtcdError, EtcdOptions};
 use super::{Etcd, Layout, Registry};
+use crate::background::Background;
 use crate::storage::{Action, Change, CommitError, Expect, Key, Limits, Record, Snapshot, Storage};
 
 /// How many objects are written at the same time.
@@ -41,7 +42,9 @@ struct Item {
 
 /// Everything in an etcd at one revision. Each object has a revision of its own in it, as files of backups need it.
 pub(crate) async fn read(options: &EtcdOptions, env: &Env) -> Result<Snapshot, EtcdError> {
-    let store = Etcd::open(options, Box::new(Registry::new()), NONE, Duration::ZERO, env).await?;
+    let store =
+        Etcd::open(options, Box::new(Registry::new()), NONE, Duration::ZERO, env, &Background::default())
+            .await?;
     if let Some((place, why)) = store.shared.damage.any() {
         return Err(EtcdError::Copy(format!("{place} cannot be decoded: {why}")));
     }
@@ -68,7 +71,9 @@ pub(crate) async fn write(
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Copied, EtcdError> {
     let layout = Registry::new();
-    let store = Etcd::open(options, Box::new(Registry::new()), NONE, Duration::ZERO, env).await?;
+    let store =
+        Etcd::open(options, Box::new(Registry::new()), NONE, Duration::ZERO, env, &Background::default())
+            .await?;
     let items = encode(&layout, snapshot)?;
     let there = encode(&layout, store.snapshot())?;
     let skipped = check(&layout, &items, &there)?;

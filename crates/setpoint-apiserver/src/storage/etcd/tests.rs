@@ -45,7 +45,8 @@ fn url() -> String {
 
 async fn open_at(prefix: &str, limits: Limits) -> Etcd {
     let options = EtcdOptions::new([url()]).prefix(prefix);
-    let opened = Etcd::open(&options, Box::new(Plain), limits, Duration::ZERO, &Env::system()).await;
+    let (env, background) = (Env::system(), Background::default());
+    let opened = Etcd::open(&options, Box::new(Plain), limits, Duration::ZERO, &env, &background).await;
     opened.expect("there is an etcd")
 }
 
@@ -192,7 +193,9 @@ async fn one_of_several_servers_compacts() {
     let options = EtcdOptions::new([url()]).prefix(&prefix);
     let mut stores = Vec::new();
     for _ in 0..3 {
-        let opened = Etcd::open(&options, Box::new(Plain), Limits::default(), interval, &Env::system()).await;
+        let (env, background) = (Env::system(), Background::default());
+        let limits = Limits::default();
+        let opened = Etcd::open(&options, Box::new(Plain), limits, interval, &env, &background).await;
         stores.push(opened.unwrap());
     }
     for n in 0..20 {
@@ -201,4 +204,24 @@ async fn one_of_several_servers_compacts() {
     }
     let compactions: u64 = stores.iter().map(|store| store.stats().remote.unwrap().compactions).sum();
     assert!((3..=8).contains(&compactions), "{compactions} compactions in seven intervals");
+}
+
+/// No etcd answers here: what the copy was when the task panicked is all that there is.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_nobody_follows_is_lost_until_everything_is_read_again() {
+    let options = EtcdOptions::new(["http://127.0.0.1:1"]);
+    let client = connection::connect(&options).await.unwrap();
+    let (env, background) = (Env::seeded(1), Background::default());
+    let shared = Arc::new(Shared::new(client, &options, Box::new(Plain), Limits::default(), &env));
+    let task = follow_with(&shared, &background, |_| async { panic!("as the test wants it") });
+    let store = Etcd { shared, _tasks: vec![task] };
+    assert_eq!((store.failure(), background.down()), (None, vec![]));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(background.down(), ["etcd-watch"]);
+    let why = store.failure().unwrap();
+    assert!(why.contains("panicked"), "{why}");
+    // It has begun again, and reads; as long as it has not, nobody takes the copy for a new one.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((background.down(), background.panics()), (vec![], vec![("etcd-watch", 1)]));
+    assert!(store.failure().is_some());
 }

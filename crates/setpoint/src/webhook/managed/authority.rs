@@ -53,7 +53,7 @@ impl Certificate {
 
     /// Whether two thirds of its life are over.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
-        let third = self.until.duration_since(self.since).unsigned_abs() / 3;
+        let third = self.until.duration_since(self.since).unsigned_abs().checked_div(3).unwrap_or_default();
         now >= self.until.earlier(third)
     }
 
