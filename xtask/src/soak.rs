@@ -80,6 +80,8 @@ const PARTS: &[Part] = &[
             "--against",
             "redb",
             "--against",
+            "etcd",
+            "--against",
             "kube-apiserver",
         ],
         environment: &[],
