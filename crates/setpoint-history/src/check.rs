@@ -116,7 +116,7 @@ pub fn check(history: &History) -> Verdict {
     served::check(history, &mut found);
     Verdict {
         operations: history.operations.len(),
-        unknown: history.operations.iter().filter(|operation| operation.outcome.is_unknown()).count(),
+        unknown: history.operations.iter().filter(|operation| has_no_answer(&operation.outcome)).count(),
         done_after_all: timeline.done_after_all(),
         watches: history.watches.len(),
         events: history.watches.iter().map(|watch| watch.told.len()).sum(),
@@ -125,6 +125,10 @@ pub fn check(history: &History) -> Verdict {
         violations: found.violations,
         total: found.total,
     }
+}
+
+fn has_no_answer(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Unknown | Outcome::Failed(_))
 }
 
 fn calls(history: &History) -> BTreeMap<&'static str, Tally> {

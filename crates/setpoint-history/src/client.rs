@@ -153,7 +153,10 @@ impl Client {
             (200..300, Call::Delete { .. }) => body.deleted().map(Outcome::Deleted),
             (200..300, Call::List { .. } | Call::DeleteCollection { .. }) => list(&body),
             (200..300, Call::Get { .. }) => body.item().map(Outcome::Found),
-            (200..300, _) => body.item().map(Outcome::Written),
+            (200..300, _) => body.item().map(|item| match item.state.fields.is_leaving {
+                true => Outcome::Leaving,
+                false => Outcome::Written(item),
+            }),
             (404, _) => Some(Outcome::NotFound),
             (409, _) if body.reason == "AlreadyExists" => Some(Outcome::AlreadyExists),
             (409, _) => Some(Outcome::Conflict),

@@ -169,6 +169,9 @@ pub enum Outcome {
         /// Whether more pages follow.
         more: bool,
     },
+    /// The object was marked as deleted: what was written is stored, or the object is removed instead, as kube-apiserver does
+    /// with what has no time left.
+    Leaving,
     /// There is no such object.
     NotFound,
     /// There is one already.
@@ -190,7 +193,7 @@ pub enum Outcome {
 impl Outcome {
     /// Whether nobody knows if it was done.
     pub fn is_unknown(&self) -> bool {
-        matches!(self, Outcome::Unknown | Outcome::Failed(_))
+        matches!(self, Outcome::Unknown | Outcome::Failed(_) | Outcome::Leaving)
     }
 }
 
@@ -259,6 +262,7 @@ impl fmt::Display for Outcome {
                 items.iter().try_for_each(|item| write!(f, " {}@{}", item.key, item.version))?;
                 f.write_str(if *more { " …" } else { "" })
             }
+            Outcome::Leaving => f.write_str("found it marked as deleted"),
             Outcome::NotFound => f.write_str("not found"),
             Outcome::AlreadyExists => f.write_str("already exists"),
             Outcome::Conflict => f.write_str("conflict"),

@@ -10,6 +10,8 @@ use crate::watch::{Ended, Watch};
 pub struct Tally {
     /// Those that did what they were to do. A watch did if it told anything.
     pub done: usize,
+    /// Those that found an object which was about to go.
+    pub leaving: usize,
     /// Those that found no object.
     pub not_found: usize,
     /// Those that found one where none should be.
@@ -36,6 +38,7 @@ impl Tally {
             Outcome::Written(_) | Outcome::Deleted(_) | Outcome::Found(_) | Outcome::Listed { .. } => {
                 &mut self.done
             }
+            Outcome::Leaving => &mut self.leaving,
             Outcome::NotFound => &mut self.not_found,
             Outcome::AlreadyExists => &mut self.already_exists,
             Outcome::Conflict => &mut self.conflicts,
@@ -69,9 +72,10 @@ impl Tally {
         self.failed + self.unanswered
     }
 
-    fn parts(&self) -> [(usize, &'static str); 10] {
+    fn parts(&self) -> [(usize, &'static str); 11] {
         [
             (self.done, "done"),
+            (self.leaving, "of what was about to go"),
             (self.not_found, "not found"),
             (self.already_exists, "already there"),
             (self.conflicts, "conflicts"),

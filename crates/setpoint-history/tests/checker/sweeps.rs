@@ -102,3 +102,20 @@ fn a_pod_is_marked_before_it_is_gone() {
         .of_pods()
         .breaks(Promise::Follows, "a field is not as it was");
 }
+
+#[test]
+fn a_write_to_a_marked_pod_is_stored_or_ends_it() {
+    let (a, delete) = (item(A, 10, 1), Call::Delete { key: A, expect: None });
+    let (patch, patched) = (Call::MergePatch { key: A }, marked(item(A, 12, 3), 12));
+    let story = || {
+        Story::created()
+            .then((3, 8), delete, Outcome::Deleted(1))
+            .then((5, 6), patch, Outcome::Leaving)
+            .of_pods()
+    };
+    let (added, mark) = (Event::Added(a), Event::Modified(marked(a, 11)));
+    story().watch(From::Version(9), &[added, mark, Event::Deleted(marked(a, 12))]).holds();
+    let stored = [added, mark, Event::Modified(patched), Event::Deleted(marked(patched, 13))];
+    story().watch(From::Version(9), &stored).holds();
+    assert_eq!(story().verdict().unknown, 0);
+}
