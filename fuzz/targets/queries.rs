@@ -170,10 +170,8 @@ impl Story {
         let known = parking_lot::Mutex::new(vec![version(&list)]);
         let changes = async {
             for change in &self.changes {
-                let mut pods = states.last().expect("there is one").1.clone();
-                if let Some(version) = change.make(api, &mut pods).await {
-                    states.push((version, pods));
-                }
+                let pods = states.last().expect("there is one").1.clone();
+                states.extend(change.make(api, pods).await);
                 known.lock().push(states.last().expect("there is one").0);
                 tokio::time::sleep(STEP).await;
             }
@@ -209,8 +207,8 @@ impl Change {
         })
     }
 
-    /// The version that it makes, if it does anything.
-    async fn make(&self, api: &Api, pods: &mut Pods) -> Option<u64> {
+    /// The versions that it makes: none if it does nothing.
+    async fn make(&self, api: &Api, mut pods: Pods) -> Vec<(u64, Pods)> {
         let (Change::Create { pod, .. }
         | Change::Label { pod, .. }
         | Change::Phase { pod, .. }
@@ -238,18 +236,25 @@ impl Change {
         let is_there = pods.contains_key(&name);
         assert_eq!(answer.is_ok(), is_there != matches!(self, Change::Create { .. }), "{}", answer.json());
         if !answer.is_ok() {
-            return None;
+            return Vec::new();
         }
         let pod = answer.json();
         if matches!(self, Change::Delete { .. }) {
+            // The answer to a delete does not say at which version it was; a list does. The version before it is that of the
+            // mark: pods end gracefully, even those that end at once.
+            let gone = version(&api.get(STORY).await.ok());
+            let mut marked = pods.clone();
+            marked.get_mut(&name).expect("it is there")["metadata"]["deletionTimestamp"] = json!("now");
             pods.remove(&name);
-            // The answer to a delete does not say at which version it was; a list does.
-            return Some(version(&api.get(STORY).await.ok()));
+            return vec![(gone - 1, marked), (gone, pods)];
         }
         let version = version(&pod);
         let before = pods.insert(name, pod);
         // What changes nothing is not written.
-        before.is_none_or(|before| self::version(&before) != version).then_some(version)
+        if before.is_some_and(|before| self::version(&before) == version) {
+            return Vec::new();
+        }
+        vec![(version, pods)]
     }
 }
 

@@ -130,6 +130,7 @@ fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Resul
     dashboard::run(report, peers, &binary, profile, (skip_build, options.pictures));
     envtest::ours(report, peers, &binary);
     etcd::run(report, peers, profile, skip_build);
+    histories::run_over_etcd(report, peers, profile, skip_build);
     fuzz::run_briefly(report, skip_build);
     if handover {
         handover::ours(report, &binary, skip_build);

@@ -95,6 +95,8 @@ const PARTS: &[Part] = &[
             "--against",
             "redb",
             "--against",
+            "etcd",
+            "--against",
             "kube-apiserver",
         ],
         environment: &[],

@@ -8,26 +8,34 @@
 //! 2. `transitions.rs`: each version follows from the one before it.
 //! 3. `order.rs`: versions, reads and refusals fit real time.
 //! 4. `snapshots.rs`: lists are the state at their version.
-//! 5. `watches.rs`: the guarantees of watch.
+//! 5. `watches.rs`: the guarantees of watch; `selection.rs`: what enters and leaves the selection of one.
+//! 6. `served.rs`: what is always valid is not refused.
 //!
 //! It never blames a correct server. What nobody has seen (a write without an answer, in a stretch of versions that no
 //! watch covered) may have happened or not, and is held against nobody.
 
 mod order;
+mod selection;
+mod served;
 mod snapshots;
 mod timeline;
 mod transitions;
 mod watches;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::history::History;
 use crate::operation::Outcome;
+use crate::tally::Tally;
 use crate::violation::{Promise, Violation};
 use timeline::Timeline;
 
 /// How many violations of one promise are kept: the first ones say it all.
 const KEPT: usize = 5;
+
+/// A kind of call that was asked for so often and was never done is no chance.
+const OFTEN: usize = 20;
 
 /// What the checker has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,10 +53,27 @@ pub struct Verdict {
     pub events: usize,
     /// Versions that somebody has seen.
     pub versions: usize,
+    /// What came of each kind of call, and of each kind of watch.
+    pub calls: BTreeMap<&'static str, Tally>,
     /// The first violations of each promise.
     pub violations: Vec<Violation>,
     /// How many there are in all. One fault is often seen by many.
     pub total: usize,
+}
+
+impl Verdict {
+    /// The kinds of calls that were asked for often and were never done: nothing is known of them.
+    #[must_use]
+    pub fn never_done(&self) -> Vec<&'static str> {
+        let never = self.calls.iter().filter(|(_, tally)| tally.done == 0 && tally.total() >= OFTEN);
+        never.map(|(kind, _)| *kind).collect()
+    }
+
+    /// How many calls and watches failed or got no answer.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        self.calls.values().map(Tally::unknown).sum()
+    }
 }
 
 impl fmt::Display for Verdict {
@@ -65,6 +90,7 @@ impl fmt::Display for Verdict {
             self.versions,
             self.total
         )?;
+        self.calls.iter().try_for_each(|(kind, tally)| write!(f, "\n  {kind}: {tally}"))?;
         self.violations.iter().try_for_each(|violation| write!(f, "\n\n{violation}"))?;
         match self.total - self.violations.len() {
             0 => Ok(()),
@@ -87,17 +113,33 @@ pub fn check(history: &History) -> Verdict {
     order::check(&timeline, &mut found);
     snapshots::check(&timeline, &mut found);
     watches::check(&timeline, &mut found);
-    let unknown = |outcome: &Outcome| matches!(outcome, Outcome::Unknown);
+    served::check(history, &mut found);
     Verdict {
         operations: history.operations.len(),
-        unknown: history.operations.iter().filter(|operation| unknown(&operation.outcome)).count(),
+        unknown: history.operations.iter().filter(|operation| has_no_answer(&operation.outcome)).count(),
         done_after_all: timeline.done_after_all(),
         watches: history.watches.len(),
         events: history.watches.iter().map(|watch| watch.told.len()).sum(),
         versions: timeline.points.len(),
+        calls: calls(history),
         violations: found.violations,
         total: found.total,
     }
+}
+
+fn has_no_answer(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Unknown | Outcome::Failed(_))
+}
+
+fn calls(history: &History) -> BTreeMap<&'static str, Tally> {
+    let mut calls: BTreeMap<_, Tally> = BTreeMap::new();
+    for operation in &history.operations {
+        calls.entry(operation.call.kind()).or_default().count(&operation.outcome);
+    }
+    for watch in &history.watches {
+        calls.entry(watch.select.kind()).or_default().count_watch(watch);
+    }
+    calls
 }
 
 /// Collects violations.

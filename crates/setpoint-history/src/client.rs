@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::json;
 
 use crate::object::{Key, Mark, Moment, Version};
 use crate::operation::{Call, Continue, Fresh, Operation, Outcome};
+use crate::resource::Resource;
 use crate::wire::{Reply, Request, Wire};
 
 /// How many of the versions that it has seen a client remembers, to read them again.
@@ -19,6 +19,7 @@ const REMEMBERED: usize = 32;
 pub(crate) struct Client {
     id: u16,
     number: u32,
+    resource: Resource,
     collection: Arc<str>,
     keys: u16,
     random: StdRng,
@@ -45,12 +46,13 @@ pub(crate) struct Asked {
 }
 
 impl Client {
-    /// A client of the ConfigMaps of one namespace.
-    pub(crate) fn new(id: u16, seed: u64, namespace: &str, keys: u16) -> Client {
+    /// A client of the objects of one namespace.
+    pub(crate) fn new(id: u16, seed: u64, resource: Resource, namespace: &str, keys: u16) -> Client {
         Client {
             id,
             number: 0,
-            collection: collection(namespace),
+            resource,
+            collection: resource.collection(namespace),
             keys,
             random: StdRng::seed_from_u64(seed ^ (u64::from(id) << 48)),
             seen: BTreeMap::new(),
@@ -75,14 +77,21 @@ impl Client {
         let key = Key(self.random.random_range(0..self.keys));
         let known = self.seen.get(&key).copied();
         let list = |fresh, limit| Call::List { fresh, limit, from: None };
+        let update = |expect| match self.resource {
+            Resource::ConfigMaps => Call::Update { key, expect },
+            Resource::Pods => Call::StatusPatch { key },
+        };
         match self.random.random_range(0..100) {
-            0..16 => Call::Create { key },
-            16..32 => Call::Update { key, expect: known },
-            32..40 => Call::Update { key, expect: None },
-            40..48 => Call::MergePatch { key },
-            48..58 => Call::JsonPatch { key },
-            58..68 => Call::Delete { key, expect: None },
-            68..72 => Call::Delete { key, expect: known },
+            0..14 => Call::Create { key },
+            14..27 => update(known),
+            27..34 => update(None),
+            34..41 => Call::MergePatch { key },
+            41..46 => Call::StrategicPatch { key },
+            46..53 => Call::JsonPatch { key },
+            53..58 => Call::Apply { key },
+            58..66 => Call::Delete { key, expect: None },
+            66..70 => Call::Delete { key, expect: known },
+            70..72 => Call::DeleteCollection { limit: Some(self.random.random_range(1..4)) },
             72..83 => Call::Get { key, fresh: Fresh::Latest },
             83..85 => Call::Get { key, fresh: Fresh::Any },
             85..90 => list(Fresh::Latest, None),
@@ -109,46 +118,16 @@ impl Client {
 
     fn request(&self, call: &Call, mark: Mark) -> Request {
         let all = &self.collection;
-        let json = "application/json";
-        let one = |key: &Key| format!("{all}/{key}");
-        let object = |key: &Key, expect: Option<Version>| {
-            let version = expect.map(|version| version.to_string());
-            let metadata = json!({"name": key.to_string(), "resourceVersion": version});
-            let mark = mark.to_string();
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"mark": mark}})
-        };
-        let send = |method, path, media, body: serde_json::Value| Request {
-            method,
-            path,
-            media,
-            body: body.to_string(),
-        };
-        match call {
-            Call::Create { key } => send("POST", all.to_string(), json, object(key, None)),
-            Call::Update { key, expect } => send("PUT", one(key), json, object(key, *expect)),
-            Call::MergePatch { key } => {
-                let patch = json!({"data": {"mark": mark.to_string()}});
-                send("PATCH", one(key), "application/merge-patch+json", patch)
-            }
-            Call::JsonPatch { key } => {
-                let patch = json!([
-                    {"op": "copy", "from": "/data/mark", "path": "/data/previous"},
-                    {"op": "replace", "path": "/data/mark", "value": mark.to_string()},
-                ]);
-                send("PATCH", one(key), "application/json-patch+json", patch)
-            }
-            Call::Delete { key, expect } => {
-                let version = expect.map(|version| json!({"resourceVersion": version.to_string()}));
-                let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": version});
-                send("DELETE", one(key), json, options)
-            }
-            Call::Get { key, fresh } => Request::get(one(key) + &query(*fresh, None)),
-            // The token says at which version a list goes on.
-            Call::List { limit, from: Some(_), .. } => {
-                Request::get(format!("{all}{}", query(Fresh::Latest, *limit)))
-            }
-            Call::List { fresh, limit, .. } => Request::get(format!("{all}{}", query(*fresh, *limit))),
+        if let Some(write) = self.resource.write(all, call, mark) {
+            return write;
         }
+        Request::get(match call {
+            Call::Get { key, fresh } => format!("{all}/{key}{}", query(*fresh, None)),
+            // The token says at which version a list goes on.
+            Call::List { limit, from: Some(_), .. } => format!("{all}{}", query(Fresh::Latest, *limit)),
+            Call::List { fresh, limit, .. } => format!("{all}{}", query(*fresh, *limit)),
+            _ => unreachable!("whatever is no write is a read"),
+        })
     }
 
     /// Writes down what came of a request; no reply means that none came in full.
@@ -164,7 +143,7 @@ impl Client {
     fn read(&mut self, call: &Call, reply: &Reply) -> Outcome {
         if reply.code >= 500 {
             // Perhaps a proxy's: whatever its body says, nobody knows what the server has done.
-            return Outcome::Unknown;
+            return Outcome::Failed(reply.code);
         }
         let body: Wire = match serde_json::from_slice(&reply.body) {
             Ok(body) => body,
@@ -172,14 +151,17 @@ impl Client {
         };
         let outcome = match (reply.code, call) {
             (200..300, Call::Delete { .. }) => body.deleted().map(Outcome::Deleted),
-            (200..300, Call::List { .. }) => list(&body),
+            (200..300, Call::List { .. } | Call::DeleteCollection { .. }) => list(&body),
             (200..300, Call::Get { .. }) => body.item().map(Outcome::Found),
-            (200..300, _) => body.item().map(Outcome::Written),
+            (200..300, _) => body.item().map(|item| match item.state.fields.is_leaving {
+                true => Outcome::Leaving,
+                false => Outcome::Written(item),
+            }),
             (404, _) => Some(Outcome::NotFound),
             (409, _) if body.reason == "AlreadyExists" => Some(Outcome::AlreadyExists),
             (409, _) => Some(Outcome::Conflict),
             (410, _) => Some(Outcome::Expired),
-            (400..500, _) => Some(Outcome::Refused),
+            (400..500, _) => Some(Outcome::Refused(reply.code)),
             _ => None,
         };
         let Some(outcome) = outcome else { return unreadable(reply, "a field is missing") };
@@ -226,11 +208,6 @@ impl Client {
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.random.random_range(0..limit.max(1))
     }
-}
-
-/// The path of the objects of a namespace.
-pub(crate) fn collection(namespace: &str) -> Arc<str> {
-    format!("/api/v1/namespaces/{namespace}/configmaps").into()
 }
 
 fn query(fresh: Fresh, limit: Option<u32>) -> String {

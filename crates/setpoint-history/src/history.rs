@@ -2,6 +2,7 @@
 
 use crate::object::Moment;
 use crate::operation::{Operation, Outcome};
+use crate::resource::Resource;
 use crate::watch::{Ended, Watch};
 
 /// All that clients have asked a server about the objects of one namespace, and what they were told.
@@ -9,6 +10,8 @@ use crate::watch::{Ended, Watch};
 /// The moments are of one clock: an operation that ended at a smaller moment than another began was over by then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
+    /// What the objects are.
+    pub resource: Resource,
     /// Reads and writes, in any order.
     pub operations: Vec<Operation>,
     /// Watches, in any order.
@@ -36,7 +39,7 @@ impl History {
                 Watch { told, ended, ..watch.clone() }
             })
             .collect();
-        History { operations, watches }
+        History { resource: self.resource, operations, watches }
     }
 
     /// The end of every operation, in order.

@@ -5,10 +5,10 @@
 //! - [`check`]: compares a history with the guarantees of the API, and explains each [`Violation`] by the few operations
 //!   that contradict each other.
 //! ```
-//! use setpoint_history::{Call, Fresh, History, Item, Key, Mark, Operation, Outcome, Promise, State, check};
+//! use setpoint_history::{Call, Fields, Fresh, History, Item, Key, Mark, Operation, Outcome, Promise, State, check};
 //!
 //! let (key, mark) = (Key(1), Mark { client: 0, number: 1 });
-//! let item = Item { key, version: 7, state: State { mark, previous: None, uid: 1 } };
+//! let item = Item { key, version: 7, state: State { mark, previous: None, uid: 1, fields: Fields::default() } };
 //! let create = Operation { mark, call: Call::Create { key }, start: 10, end: 20, outcome: Outcome::Written(item) };
 //! let read = Operation {
 //!     mark: Mark { client: 1, number: 1 },
@@ -17,7 +17,7 @@
 //!     end: 40,
 //!     outcome: Outcome::NotFound,
 //! };
-//! let history = History { operations: vec![create, read], watches: Vec::new() };
+//! let history = History { operations: vec![create, read], ..History::default() };
 //!
 //! let verdict = check(&history);
 //! assert_eq!(verdict.violations[0].promise, Promise::Linearizable, "it was created before the read began");
@@ -33,6 +33,9 @@ mod load;
 pub mod model;
 mod object;
 mod operation;
+mod resource;
+mod select;
+mod tally;
 mod violation;
 mod watch;
 mod watcher;
@@ -41,7 +44,10 @@ mod wire;
 pub use check::{Verdict, check};
 pub use history::History;
 pub use load::{Load, NoAnswer, Until};
-pub use object::{Item, Key, Mark, Moment, State, Version};
+pub use object::{Fields, Item, Key, Mark, Moment, State, Version};
 pub use operation::{Call, Continue, Fresh, Operation, Outcome};
+pub use resource::Resource;
+pub use select::Select;
+pub use tally::Tally;
 pub use violation::{Promise, Violation};
 pub use watch::{Ended, Event, From, Watch};

@@ -1,6 +1,5 @@
 //! Clients and watchers at work on a server.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::{join, join_all};
@@ -13,8 +12,10 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::history::History;
-use crate::object::{Key, Version};
+use crate::object::{Item, Key, Version};
 use crate::operation::{Call, Fresh, Operation, Outcome};
+use crate::resource::Resource;
+use crate::select::Select;
 use crate::watch::{Ended, Watch};
 use crate::watcher::{Step, Watcher};
 use crate::wire::{Reply, Request};
@@ -44,11 +45,13 @@ pub struct Load {
     pub seed: u64,
     /// How many read and write.
     pub clients: u16,
-    /// How many watch: every third a single object, the others all.
+    /// How many watch. Of six, one takes a single object and two or three what a selector takes, the others all.
     pub watchers: u16,
     /// How many objects: few, so that clients meet.
     pub keys: u16,
-    /// Where the objects are; it must be there, and empty.
+    /// What the objects are.
+    pub resource: Resource,
+    /// Where they are; it must be there, and empty.
     pub namespace: String,
     /// How long a client rests between two operations, at most.
     pub pause: Duration,
@@ -62,8 +65,9 @@ impl Default for Load {
         Load {
             seed: 1,
             clients: 6,
-            watchers: 4,
+            watchers: 6,
             keys: 8,
+            resource: Resource::ConfigMaps,
             namespace: "default".to_owned(),
             pause: Duration::from_millis(4),
             until: Until::Operations(100),
@@ -74,16 +78,19 @@ impl Default for Load {
 /// What watches have to tell before they may end.
 #[derive(Clone, Debug)]
 struct Last {
-    of_key: BTreeMap<Key, Version>,
+    items: Vec<Item>,
     by: Instant,
 }
 
 impl Last {
-    fn version(&self, key: Option<Key>) -> Version {
-        match key {
-            Some(key) => self.of_key.get(&key).copied().unwrap_or_default(),
-            None => self.of_key.values().copied().max().unwrap_or_default(),
-        }
+    /// The newest version that a watch must tell of.
+    fn version(&self, select: Select) -> Option<Version> {
+        let taken = self.items.iter().filter(|item| select.takes(item.key, &item.state));
+        taken.map(|item| item.version).max()
+    }
+
+    fn is_told_to(&self, watcher: &Watcher) -> bool {
+        self.version(watcher.select()).is_none_or(|last| watcher.told_to() >= Some(last))
     }
 }
 
@@ -100,32 +107,31 @@ impl Load {
     /// If the server does not answer in the end.
     pub async fn run(&self, connect: impl Fn(&str) -> kube::Client) -> Result<History, NoAnswer> {
         let clock = Clock::start();
-        let mut history = History::default();
-        let mut keeper = Client::new(self.clients, self.seed, &self.namespace, self.keys);
+        let mut history = History { resource: self.resource, ..History::default() };
+        let mut keeper = self.client(self.clients);
         let direct = connect("keeper");
         let begin = self.insist(&mut keeper, &direct, &clock, &mut history.operations).await?;
 
         let (last, finish) = watch::channel(None);
-        let clients = join_all((0..self.clients).map(|id| {
-            let client = Client::new(id, self.seed, &self.namespace, self.keys);
-            self.work(client, connect(&format!("client-{id}")), &clock)
-        }));
+        let clients = join_all(
+            (0..self.clients).map(|id| self.work(self.client(id), connect(&format!("client-{id}")), &clock)),
+        );
         let watchers = join_all((0..self.watchers).map(|id| {
-            let key = (id % 3 == 2).then(|| Key(id % self.keys));
+            let select = self.resource.select(id, Key(id % self.keys));
             let from = (id % 2 == 0).then_some(begin);
-            let watcher = Watcher::new(id, self.seed, &self.namespace, key, from);
+            let collection = self.resource.collection(&self.namespace);
+            let watcher = Watcher::new(id, self.seed, collection, select, from);
             self.watch(watcher, connect(&format!("watcher-{id}")), &clock, finish.clone())
         }));
         let work = async {
             let mut operations: Vec<_> = clients.await.into_iter().flatten().collect();
-            let mut of_key = BTreeMap::new();
+            let mut items = Vec::new();
             for key in (0..self.keys).map(Key) {
-                let version = self.close(&mut keeper, key, &direct, &clock, &mut operations).await;
-                of_key.extend(version.map(|version| (key, version)));
+                items.extend(self.close(&mut keeper, key, &direct, &clock, &mut operations).await);
             }
             let by = Instant::now().later(WATCH_LIMIT);
-            let missing = self.keys as usize - of_key.len();
-            last.send_replace(Some(Last { of_key, by }));
+            let missing = self.keys as usize - items.len();
+            last.send_replace(Some(Last { items, by }));
             (operations, missing)
         };
         let ((operations, missing), watches) = join(work, watchers).await;
@@ -135,6 +141,10 @@ impl Load {
             return Err(NoAnswer(format!("{missing} objects could not be written at the end")));
         }
         Ok(history)
+    }
+
+    fn client(&self, id: u16) -> Client {
+        Client::new(id, self.seed, self.resource, &self.namespace, self.keys)
     }
 
     /// Lists until there is an answer.
@@ -161,7 +171,7 @@ impl Load {
         Err(NoAnswer(operations.last().map(ToString::to_string).unwrap_or_default()))
     }
 
-    /// Writes an object a last time; its version.
+    /// Writes an object a last time.
     async fn close(
         &self,
         keeper: &mut Client,
@@ -169,16 +179,20 @@ impl Load {
         server: &kube::Client,
         clock: &Clock,
         operations: &mut Vec<Operation>,
-    ) -> Option<Version> {
-        let mut call = Call::Update { key, expect: None };
+    ) -> Option<Item> {
+        let write = match self.resource {
+            Resource::ConfigMaps => Call::Update { key, expect: None },
+            Resource::Pods => Call::MergePatch { key },
+        };
+        let mut call = write;
         for _ in 0..TRIES {
             let operation = exchange(keeper, Some(call), server, clock).await;
             let outcome = operation.outcome.clone();
             operations.push(operation);
             match outcome {
-                Outcome::Written(item) => return Some(item.version),
+                Outcome::Written(item) => return Some(item),
                 Outcome::NotFound => call = Call::Create { key },
-                Outcome::AlreadyExists => call = Call::Update { key, expect: None },
+                Outcome::AlreadyExists => call = write,
                 _ => sleep(AWAY).await,
             }
         }
@@ -194,7 +208,7 @@ impl Load {
         };
         while !is_over(operations.len()) {
             let operation = exchange(&mut client, None, &server, clock).await;
-            let is_away = operation.outcome == Outcome::Unknown;
+            let is_away = operation.outcome.is_unknown();
             operations.push(operation);
             let pause = u64::try_from(self.pause.as_micros()).unwrap_or(u64::MAX);
             sleep(Duration::from_micros(client.below(pause))).await;
@@ -215,7 +229,7 @@ impl Load {
         let mut watches = Vec::new();
         loop {
             let last = finish.borrow_and_update().clone();
-            if last.as_ref().is_some_and(|last| watcher.told_to() >= Some(last.version(watcher.key()))) {
+            if last.as_ref().is_some_and(|last| last.is_told_to(&watcher)) {
                 return watches;
             }
             let ended = self.watch_once(&mut watcher, &server, clock, &mut finish).await;
@@ -238,18 +252,18 @@ impl Load {
         let cut = Instant::now().later(Duration::from_millis(50 + watcher.below(4_000)));
         let request = watcher.begin(clock.now());
         let Ok(Ok(response)) = timeout(REQUEST_LIMIT, server.send(encode(request))).await else {
-            return self.stuck(watcher, finish);
+            return self.stuck(watcher, finish, Ended::NoAnswer);
         };
         if response.status() == 410 {
             return watcher.expire();
         }
         if !response.status().is_success() {
-            return self.stuck(watcher, finish);
+            return self.stuck(watcher, finish, Ended::Failed(response.status().as_u16()));
         }
         let mut lines = Lines { body: response.into_body(), pending: Vec::new() };
         loop {
             let last = finish.borrow_and_update().clone();
-            if last.as_ref().is_some_and(|last| watcher.told_to() >= Some(last.version(watcher.key()))) {
+            if last.as_ref().is_some_and(|last| last.is_told_to(watcher)) {
                 return Ended::Closed;
             }
             let line = tokio::select! {
@@ -257,21 +271,22 @@ impl Load {
                 line = lines.next() => line,
                 Ok(()) = finish.changed() => continue,
                 // At the end it is not cut: it is to tell of the rest.
-                () = sleep_until(last.as_ref().map_or(cut, |last| last.by)) => return self.stuck(watcher, finish),
+                () = sleep_until(last.as_ref().map_or(cut, |last| last.by)) => {
+                    return self.stuck(watcher, finish, Ended::Closed);
+                }
             };
-            let Some(line) = line else { return self.stuck(watcher, finish) };
+            let Some(line) = line else { return self.stuck(watcher, finish, Ended::Closed) };
             if let Step::Ends(ended) = watcher.take(clock.now(), &line) {
                 return ended;
             }
         }
     }
 
-    /// A watch that is over, and has not told all by the time when it should.
-    fn stuck(&self, watcher: &Watcher, finish: &watch::Receiver<Option<Last>>) -> Ended {
-        match &*finish.borrow() {
-            Some(last) if Instant::now() >= last.by => Ended::Stuck(last.version(watcher.key())),
-            _ => Ended::Closed,
-        }
+    /// How a watch ended, unless it has not told all by the time when it should.
+    fn stuck(&self, watcher: &Watcher, finish: &watch::Receiver<Option<Last>>, ended: Ended) -> Ended {
+        let last = finish.borrow();
+        let late = last.as_ref().filter(|last| Instant::now() >= last.by);
+        late.and_then(|last| last.version(watcher.select())).map_or(ended, Ended::Stuck)
     }
 }
 

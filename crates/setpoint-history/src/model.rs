@@ -6,13 +6,22 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::history::History;
-use crate::object::{Item, Key, Mark, Moment, State, Version};
+use crate::object::{Fields, Item, Key, Mark, Moment, State, Version};
 use crate::operation::{Call, Fresh, Operation, Outcome};
+use crate::resource::Resource;
+use crate::select::Select;
 use crate::watch::{Ended, Event, From, Watch};
 
 const CLIENTS: u16 = 8;
 const KEYS: u16 = 8;
-const WATCHES: u16 = 3;
+const WATCHES: [Select; 6] = [
+    Select::All,
+    Select::All,
+    Select::All,
+    Select::Team(1),
+    Select::Running(true),
+    Select::NodeAndTeam(None, 0),
+];
 
 /// The history of so many operations: each takes effect at one moment between its start and its end. Some answers get
 /// lost, and some of those after the write was done.
@@ -41,8 +50,8 @@ pub fn history(seed: u64, operations: usize) -> History {
         let start = model.later(end);
         under_way.push(std::cmp::Reverse((model.later(start), client, start)));
     }
-    let watches = (0..WATCHES).flat_map(|watcher| model.watches(watcher)).collect();
-    History { operations: done, watches }
+    let watches = (0..).zip(WATCHES).flat_map(|(watcher, select)| model.watches(watcher, select)).collect();
+    History { resource: Resource::ConfigMaps, operations: done, watches }
 }
 
 struct Model {
@@ -63,7 +72,7 @@ impl Model {
         let known = self.objects.get(&key).map(|item| item.version);
         // Half of those who name a version name an old one.
         let expect = Some(known.unwrap_or(self.version).saturating_sub(self.random.random_range(0..2)));
-        let call = match self.random.random_range(0..10) {
+        let call = match self.random.random_range(0..14) {
             0 => Call::Create { key },
             1 => Call::Update { key, expect },
             2 => Call::Update { key, expect: None },
@@ -71,7 +80,11 @@ impl Model {
             4 => Call::JsonPatch { key },
             5 => Call::Delete { key, expect: None },
             6 => Call::Delete { key, expect },
-            7 | 8 => Call::Get { key, fresh: Fresh::Latest },
+            7 => Call::StrategicPatch { key },
+            8 => Call::Apply { key },
+            9 => Call::StatusPatch { key },
+            10 => Call::DeleteCollection { limit: Some(self.random.random_range(1..3)) },
+            11 | 12 => Call::Get { key, fresh: Fresh::Latest },
             _ => Call::List { fresh: Fresh::Latest, limit: None, from: None },
         };
         let (is_lost, is_done) = (self.random.random_range(0..50) == 0, self.random.random_range(0..2) == 0);
@@ -81,16 +94,15 @@ impl Model {
     }
 
     fn apply(&mut self, mark: Mark, call: &Call, moment: Moment) -> Outcome {
-        let Some(key) = call.key() else {
-            let items = self.objects.values().copied().collect();
-            return Outcome::Listed { version: self.version, items, more: false };
-        };
+        let Some(key) = call.key() else { return self.list(call, moment) };
         let there = self.objects.get(&key).copied();
         match (call, there) {
             (Call::Get { .. }, Some(item)) => Outcome::Found(item),
-            (Call::Create { .. }, None) => {
+            (Call::Create { .. } | Call::Apply { .. }, None) => {
                 self.uids += 1;
-                let state = State { mark, previous: None, uid: self.uids };
+                let node = matches!(call, Call::Create { .. }).then(|| mark.node()).flatten();
+                let fields = Fields { node, ..Fields::default() };
+                let state = State { mark, previous: None, uid: self.uids, fields };
                 self.put(key, state, moment, Event::Added)
             }
             (Call::Create { .. }, Some(_)) => Outcome::AlreadyExists,
@@ -99,22 +111,44 @@ impl Model {
                 Call::Update { expect: Some(expect), .. } | Call::Delete { expect: Some(expect), .. },
                 Some(item),
             ) if item.version != *expect => Outcome::Conflict,
-            (Call::Delete { .. }, Some(item)) => {
-                self.version += self.random.random_range(1..3);
-                self.objects.remove(&key);
-                let last = Item { version: self.version, ..item };
-                self.events.push((moment, Event::Deleted(last)));
-                Outcome::Deleted(item.state.uid)
-            }
+            (Call::Delete { .. }, Some(item)) => self.delete(item, moment),
             (_, Some(item)) => {
                 let previous = match call {
                     Call::JsonPatch { .. } => Some(item.state.mark),
-                    Call::MergePatch { .. } => item.state.previous,
-                    _ => None,
+                    Call::Update { .. } => None,
+                    _ => item.state.previous,
                 };
-                self.put(key, State { mark, previous, ..item.state }, moment, Event::Modified)
+                let mut fields = item.state.fields;
+                if matches!(call, Call::StatusPatch { .. }) {
+                    fields.is_running = mark.is_running();
+                }
+                self.put(key, State { mark, previous, fields, ..item.state }, moment, Event::Modified)
             }
         }
+    }
+
+    fn delete(&mut self, item: Item, moment: Moment) -> Outcome {
+        self.version += self.random.random_range(1..3);
+        self.objects.remove(&item.key);
+        let last = Item { version: self.version, ..item };
+        self.events.push((moment, Event::Deleted(last)));
+        Outcome::Deleted(item.state.uid)
+    }
+
+    /// The objects as they are, which a delete of the collection then deletes.
+    fn list(&mut self, call: &Call, moment: Moment) -> Outcome {
+        let (version, all) = (self.version, self.objects.len());
+        let most = match call {
+            Call::DeleteCollection { limit: Some(limit) } => *limit as usize,
+            _ => all,
+        };
+        let items: Vec<Item> = self.objects.values().copied().take(most).collect();
+        if matches!(call, Call::DeleteCollection { .. }) {
+            for item in &items {
+                self.delete(*item, moment);
+            }
+        }
+        Outcome::Listed { version, more: items.len() < all, items }
     }
 
     fn put(&mut self, key: Key, state: State, moment: Moment, event: fn(Item) -> Event) -> Outcome {
@@ -125,14 +159,39 @@ impl Model {
         Outcome::Written(item)
     }
 
+    /// The events as a watch with this selector has them.
+    fn selected(&self, select: Select) -> Vec<(Moment, Event)> {
+        let mut there: BTreeMap<Key, Item> = BTreeMap::new();
+        let mut selected = Vec::new();
+        for (moment, event) in &self.events {
+            let Some(item) = event.item() else { continue };
+            let takes = |item: &Item| select.takes(item.key, &item.state);
+            let is_deleted = matches!(event, Event::Deleted(_));
+            let before = match is_deleted {
+                true => there.remove(&item.key),
+                false => there.insert(item.key, *item),
+            };
+            let told = match (before.filter(takes), !is_deleted && takes(item)) {
+                (None, true) => Event::Added(*item),
+                (Some(_), true) => Event::Modified(*item),
+                // The state that was taken last, at the version at which it left.
+                (Some(before), false) => Event::Deleted(Item { version: item.version, ..before }),
+                (None, false) => continue,
+            };
+            selected.push((*moment, told));
+        }
+        selected
+    }
+
     /// The events again, cut into watches that begin where the one before stopped.
-    fn watches(&mut self, watcher: u16) -> Vec<Watch> {
+    fn watches(&mut self, watcher: u16, select: Select) -> Vec<Watch> {
+        let events = self.selected(select);
         let (mut watches, mut at, mut number, mut from) = (Vec::new(), 0, 0, 0);
-        while at < self.events.len() {
+        while at < events.len() {
             number += 1;
-            let count = self.random.random_range(1..400).min(self.events.len() - at);
+            let count = self.random.random_range(1..400).min(events.len() - at);
             let mut moment = 0;
-            let told: Vec<_> = self.events[at..at + count]
+            let told: Vec<_> = events[at..at + count]
                 .iter()
                 .map(|(committed, event)| {
                     moment = moment.max(*committed) + 1;
@@ -144,7 +203,7 @@ impl Model {
             watches.push(Watch {
                 watcher,
                 number,
-                key: None,
+                select,
                 from: From::Version(from),
                 start,
                 told,

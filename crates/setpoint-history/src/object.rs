@@ -42,6 +42,23 @@ impl Mark {
     }
 }
 
+impl Mark {
+    /// The label that its write sets: `team=t0` to `t2`.
+    pub fn team(&self) -> u8 {
+        (self.number % 3) as u8
+    }
+
+    /// The node that it gives to a pod which it creates.
+    pub(crate) fn node(&self) -> Option<u8> {
+        ((self.number / 3) % 3).checked_sub(1).map(|node| node as u8)
+    }
+
+    /// The phase that it gives to a pod if it writes its status.
+    pub(crate) fn is_running(&self) -> bool {
+        self.number.is_multiple_of(2)
+    }
+}
+
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "c{}-{}", self.client, self.number)
@@ -53,10 +70,24 @@ impl fmt::Display for Mark {
 pub struct State {
     /// The write that made it so.
     pub mark: Mark,
-    /// What a JSON patch found when it was last applied; creates and updates leave nothing here, merge patches what there is.
+    /// What a JSON patch found when it was last applied; creates and updates leave nothing here, other patches what there
+    /// is.
     pub previous: Option<Mark>,
     /// Which of the objects that had this name.
     pub uid: u128,
+    /// What else watches select by, and whether it is about to go. The label follows from the mark.
+    pub fields: Fields,
+}
+
+/// What else is to be seen of a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// `spec.nodeName`: `n0` or `n1`, or none. It stays.
+    pub node: Option<u8>,
+    /// Whether `status.phase` is `Running`.
+    pub is_running: bool,
+    /// Whether it is marked as deleted (`deletionTimestamp`): a delete of a pod writes that before it removes the pod.
+    pub is_leaving: bool,
 }
 
 /// An object at one version.

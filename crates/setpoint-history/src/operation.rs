@@ -46,9 +46,25 @@ pub enum Call {
     JsonPatch {
         key: Key,
     },
+    /// A strategic merge patch that sets the mark.
+    StrategicPatch {
+        key: Key,
+    },
+    /// Server-side apply of the mark, by force: it makes the object if there is none.
+    Apply {
+        key: Key,
+    },
+    /// A merge patch of the status, which sets the mark and the phase.
+    StatusPatch {
+        key: Key,
+    },
     Delete {
         key: Key,
         expect: Option<Version>,
+    },
+    /// Deletes the first objects of the collection, or all.
+    DeleteCollection {
+        limit: Option<u32>,
     },
     Get {
         key: Key,
@@ -69,9 +85,12 @@ impl Call {
             | Call::Update { key, .. }
             | Call::MergePatch { key }
             | Call::JsonPatch { key }
+            | Call::StrategicPatch { key }
+            | Call::Apply { key }
+            | Call::StatusPatch { key }
             | Call::Delete { key, .. }
             | Call::Get { key, .. } => Some(key),
-            Call::List { .. } => None,
+            Call::List { .. } | Call::DeleteCollection { .. } => None,
         }
     }
 
@@ -79,13 +98,56 @@ impl Call {
     pub fn writes(&self) -> bool {
         matches!(
             self,
-            Call::Create { .. } | Call::Update { .. } | Call::MergePatch { .. } | Call::JsonPatch { .. }
+            Call::Create { .. }
+                | Call::Update { .. }
+                | Call::MergePatch { .. }
+                | Call::JsonPatch { .. }
+                | Call::StrategicPatch { .. }
+                | Call::Apply { .. }
+                | Call::StatusPatch { .. }
         )
     }
 
     /// Whether it changes something.
     pub fn changes(&self) -> bool {
-        self.writes() || matches!(self, Call::Delete { .. })
+        self.writes() || matches!(self, Call::Delete { .. } | Call::DeleteCollection { .. })
+    }
+
+    /// How it lists objects, if it does: how fresh, how many, and where it goes on.
+    pub fn listing(&self) -> Option<(Fresh, Option<u32>, Option<Continue>)> {
+        match *self {
+            Call::List { fresh, limit, from } => Some((fresh, limit, from)),
+            // The answer lists what was there.
+            Call::DeleteCollection { limit } => Some((Fresh::Latest, limit, None)),
+            _ => None,
+        }
+    }
+
+    /// Whether it names a version that an object must be at.
+    pub fn is_conditional(&self) -> bool {
+        matches!(self, Call::Update { expect: Some(_), .. } | Call::Delete { expect: Some(_), .. })
+    }
+
+    /// What it is called in figures.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Call::Create { .. } => "create",
+            Call::Update { expect: None, .. } => "update",
+            Call::Update { expect: Some(_), .. } => "update at a version",
+            Call::MergePatch { .. } => "merge patch",
+            Call::JsonPatch { .. } => "JSON patch",
+            Call::StrategicPatch { .. } => "strategic merge patch",
+            Call::Apply { .. } => "apply",
+            Call::StatusPatch { .. } => "patch of the status",
+            Call::Delete { expect: None, .. } => "delete",
+            Call::Delete { expect: Some(_), .. } => "delete at a version",
+            Call::DeleteCollection { .. } => "delete of a collection",
+            Call::Get { .. } => "get",
+            Call::List { from: Some(_), .. } => "next page",
+            Call::List { limit: Some(_), .. } => "first page",
+            Call::List { fresh: Fresh::Exact(_), .. } => "list at a version",
+            Call::List { .. } => "list",
+        }
     }
 }
 
@@ -107,6 +169,9 @@ pub enum Outcome {
         /// Whether more pages follow.
         more: bool,
     },
+    /// The object was marked as deleted: what was written is stored, or the object is removed instead, as kube-apiserver does
+    /// with what has no time left.
+    Leaving,
     /// There is no such object.
     NotFound,
     /// There is one already.
@@ -115,12 +180,21 @@ pub enum Outcome {
     Conflict,
     /// The version is no longer there (410).
     Expired,
-    /// Nothing was done, for reasons that say nothing about the object.
-    Refused,
-    /// The answer got lost, or does not say whether it was done.
+    /// Nothing was done, for reasons that say nothing about the object: the status code.
+    Refused(u16),
+    /// The answer got lost.
     Unknown,
+    /// A status code from 500 on, which does not say whether it was done.
+    Failed(u16),
     /// An answer that no server gives.
     Unreadable(String),
+}
+
+impl Outcome {
+    /// Whether nobody knows if it was done.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Outcome::Unknown | Outcome::Failed(_) | Outcome::Leaving)
+    }
 }
 
 /// One request of a client, and what came of it.
@@ -159,7 +233,14 @@ impl fmt::Display for Call {
             Call::Update { key, expect } => write!(f, "update {key}{}", expected(expect)),
             Call::MergePatch { key } => write!(f, "merge patch of {key}"),
             Call::JsonPatch { key } => write!(f, "JSON patch of {key}"),
+            Call::StrategicPatch { key } => write!(f, "strategic merge patch of {key}"),
+            Call::Apply { key } => write!(f, "apply {key}"),
+            Call::StatusPatch { key } => write!(f, "merge patch of the status of {key}"),
             Call::Delete { key, expect } => write!(f, "delete {key}{}", expected(expect)),
+            Call::DeleteCollection { limit } => {
+                f.write_str("delete the collection")?;
+                limit.map_or(Ok(()), |limit| write!(f, ", at most {limit}"))
+            }
             Call::Get { key, fresh } => write!(f, "get {key}{fresh}"),
             Call::List { fresh, limit, from } => {
                 write!(f, "list{fresh}")?;
@@ -181,12 +262,14 @@ impl fmt::Display for Outcome {
                 items.iter().try_for_each(|item| write!(f, " {}@{}", item.key, item.version))?;
                 f.write_str(if *more { " …" } else { "" })
             }
+            Outcome::Leaving => f.write_str("found it marked as deleted"),
             Outcome::NotFound => f.write_str("not found"),
             Outcome::AlreadyExists => f.write_str("already exists"),
             Outcome::Conflict => f.write_str("conflict"),
             Outcome::Expired => f.write_str("expired"),
-            Outcome::Refused => f.write_str("refused"),
+            Outcome::Refused(code) => write!(f, "refused with {code}"),
             Outcome::Unknown => f.write_str("no answer"),
+            Outcome::Failed(code) => write!(f, "failed with {code}"),
             Outcome::Unreadable(text) => write!(f, "unreadable: {text}"),
         }
     }

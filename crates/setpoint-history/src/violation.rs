@@ -28,6 +28,8 @@ pub enum Promise {
     Resumable,
     /// What a bookmark covers was told before it.
     Bookmarkable,
+    /// Calls that are always valid are not refused.
+    Served,
     /// Answers can be read.
     Readable,
 }
@@ -46,6 +48,7 @@ impl fmt::Display for Promise {
             Promise::Atomic => "a watch is atomic",
             Promise::Resumable => "a watch is resumable",
             Promise::Bookmarkable => "a watch is bookmarkable",
+            Promise::Served => "valid calls are served",
             Promise::Readable => "answers can be read",
         })
     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::object::{Item, Key, Moment, Version};
+use crate::object::{Item, Moment, Version};
+use crate::select::Select;
 
 /// Where a watch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,10 @@ pub enum Ended {
     Expired,
     /// It did not tell of this version in time, though it was long committed.
     Stuck(Version),
+    /// It was refused, or an ERROR event came: another status code than 410.
+    Failed(u16),
+    /// Its request got no answer.
+    NoAnswer,
     /// It said something that no server says.
     Unreadable(String),
 }
@@ -66,8 +71,8 @@ pub struct Watch {
     pub watcher: u16,
     /// Which of his watches.
     pub number: u32,
-    /// One object, or all.
-    pub key: Option<Key>,
+    /// What it takes.
+    pub select: Select,
     /// Where it began.
     pub from: From,
     /// Before the request was sent.
@@ -103,11 +108,7 @@ impl fmt::Display for Event {
 
 impl fmt::Display for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "w{}-{}: watch ", self.watcher, self.number)?;
-        match self.key {
-            Some(key) => write!(f, "{key}")?,
-            None => f.write_str("all")?,
-        }
+        write!(f, "w{}-{}: watch {}", self.watcher, self.number, self.select)?;
         match self.from {
             From::Version(version) => write!(f, " after {version}")?,
             From::Now => f.write_str(" from now on")?,

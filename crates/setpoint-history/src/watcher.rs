@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::client::collection;
-use crate::object::{Key, Moment, Version};
+use crate::object::{Moment, Version};
+use crate::select::Select;
 use crate::watch::{Ended, Event, From, Watch};
 use crate::wire::{Line, Request};
 
@@ -22,7 +22,7 @@ pub(crate) struct Watcher {
     id: u16,
     number: u32,
     collection: Arc<str>,
-    key: Option<Key>,
+    select: Select,
     random: StdRng,
     /// Up to here it was told everything.
     told_to: Option<Version>,
@@ -43,19 +43,19 @@ pub(crate) enum Step {
 }
 
 impl Watcher {
-    /// A watcher of all objects of a namespace, or of one. It begins at `from`, or with what is there.
+    /// A watcher of some objects of a collection. It begins at `from`, or with what is there.
     pub(crate) fn new(
         id: u16,
         seed: u64,
-        namespace: &str,
-        key: Option<Key>,
+        collection: Arc<str>,
+        select: Select,
         from: Option<Version>,
     ) -> Watcher {
         Watcher {
             id,
             number: 0,
-            collection: collection(namespace),
-            key,
+            collection,
+            select,
             random: StdRng::seed_from_u64(seed ^ (u64::from(id) << 48) ^ (1 << 47)),
             told_to: from,
             older: VecDeque::new(),
@@ -64,9 +64,9 @@ impl Watcher {
         }
     }
 
-    /// What it watches, if that is one object.
-    pub(crate) fn key(&self) -> Option<Key> {
-        self.key
+    /// What it takes.
+    pub(crate) fn select(&self) -> Select {
+        self.select
     }
 
     /// The version up to which it was told everything.
@@ -88,14 +88,14 @@ impl Watcher {
         };
         self.number += 1;
         self.left = self.random.random_range(1..300);
-        let (watcher, number, key) = (self.id, self.number, self.key);
+        let (watcher, number, select) = (self.id, self.number, self.select);
         self.running =
-            Some(Watch { watcher, number, key, from, start: now, told: Vec::new(), ended: Ended::Closed });
+            Some(Watch { watcher, number, select, from, start: now, told: Vec::new(), ended: Ended::Closed });
         let begin = match from {
             From::Version(version) => format!("&resourceVersion={version}"),
             From::Now => "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(),
         };
-        let selector = key.map(|key| format!("&fieldSelector=metadata.name%3D{key}")).unwrap_or_default();
+        let selector = select.query();
         let bookmarks = "watch=true&allowWatchBookmarks=true&timeoutSeconds=120";
         Request::get(format!("{}?{bookmarks}{begin}{selector}", self.collection))
     }
@@ -108,7 +108,7 @@ impl Watcher {
         let is_initial_end = || object.metadata.annotations.get(INITIAL_END).is_some_and(|end| end == "true");
         let event = match line.kind.as_str() {
             "ERROR" if object.code == 410 => return Step::Ends(self.expire()),
-            "ERROR" => return Step::Ends(Ended::Closed),
+            "ERROR" => return Step::Ends(Ended::Failed(object.code)),
             "ADDED" => object.item().map(Event::Added),
             "MODIFIED" => object.item().map(Event::Modified),
             "DELETED" => object.item().map(Event::Deleted),

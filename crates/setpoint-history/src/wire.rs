@@ -1,8 +1,10 @@
 //! Requests and answers, as they are on the wire.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
-use crate::object::{Item, Key, Mark, State, Version};
+use crate::object::{Fields, Item, Key, Mark, State, Version};
 
 /// A request to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +39,9 @@ pub(crate) struct Reply {
 #[serde(default)]
 pub(crate) struct Wire {
     pub(crate) metadata: Metadata,
-    data: Data,
+    data: Marks,
+    spec: Spec,
+    status: Status,
     pub(crate) items: Vec<Wire>,
     pub(crate) reason: String,
     pub(crate) code: u16,
@@ -52,14 +56,39 @@ pub(crate) struct Metadata {
     pub(crate) resource_version: String,
     #[serde(rename = "continue")]
     pub(crate) token: String,
-    pub(crate) annotations: std::collections::BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
+    deletion_timestamp: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Data {
-    mark: String,
+struct Marks {
+    mark: Option<String>,
     previous: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
+}
+
+/// That of an object, or the one word that a Status has.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Status {
+    Object {
+        #[serde(default)]
+        phase: String,
+    },
+    Word(#[expect(dead_code, reason = "whatever it is")] String),
+}
+
+impl Default for Status {
+    fn default() -> Status {
+        Status::Object { phase: String::new() }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -82,12 +111,28 @@ impl Wire {
     }
 
     pub(crate) fn item(&self) -> Option<Item> {
-        let previous = match &self.data.previous {
+        let annotation = |name: &str| self.metadata.annotations.get(name);
+        let mark = Mark::parse(self.data.mark.as_ref().or_else(|| annotation("mark"))?)?;
+        let previous = match self.data.previous.as_ref().or_else(|| annotation("previous")) {
             Some(previous) => Some(Mark::parse(previous)?),
             None => None,
         };
-        let state = State { mark: Mark::parse(&self.data.mark)?, previous, uid: uid(&self.metadata.uid)? };
+        // Each write sets both.
+        let team = self.metadata.labels.get("team")?;
+        if *team != format!("t{}", mark.team()) {
+            return None;
+        }
+        let state = State { mark, previous, uid: uid(&self.metadata.uid)?, fields: self.fields()? };
         Some(Item { key: Key::parse(&self.metadata.name)?, version: self.version()?, state })
+    }
+
+    fn fields(&self) -> Option<Fields> {
+        let node = match self.spec.node_name.as_deref() {
+            None | Some("") => None,
+            Some(name) => Some(name.strip_prefix('n')?.parse().ok()?),
+        };
+        let is_running = matches!(&self.status, Status::Object { phase } if phase == "Running");
+        Some(Fields { node, is_running, is_leaving: self.metadata.deletion_timestamp.is_some() })
     }
 
     /// The uid of what a delete has removed.

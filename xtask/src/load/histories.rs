@@ -101,6 +101,7 @@ impl Plan {
             .args(["--seconds", &self.lasts.as_secs().to_string(), "--seed", &self.seed.to_string()])
             .args(["--clients", &self.clients.to_string(), "--keys", &self.keys.to_string()])
             .args(["--pause", &self.pause.to_string()])
+            .args(self.is_left_alone().then_some("--all-answered"))
             .stdout(output.reopen()?)
             .stderr(output.reopen()?);
         let mut clients = Running::start(&mut command)?;
@@ -109,6 +110,11 @@ impl Plan {
         let said = fs::read_to_string(output.path())?;
         ensure!(status.success(), "{troubles}\n{said}");
         Ok(format!("{troubles}\n{}", said.trim()))
+    }
+
+    /// Whether a server is neither killed nor compacted, and has nothing behind it that could fail.
+    fn is_left_alone(&self) -> bool {
+        self.against == Against::Memory && self.kill_every.is_none()
     }
 
     /// Kills or compacts the server while the clients work; how often.
@@ -143,12 +149,11 @@ pub(crate) fn run(options: &Options, binary: Option<&Path>) -> Result<()> {
     let profile = if options.debug { "dev" } else { "release" };
     let binary = match binary {
         Some(binary) => binary.canonicalize()?,
-        None => {
-            let has_etcd = options.against.contains(&Against::Etcd);
-            let arguments: &[&str] = if has_etcd { &["--features", "etcd"] } else { &[] };
-            Program { package: "setpoint-cli", name: "setpoint", profile, arguments }
-                .get(options.skip_build)?
-        }
+        None => setpoint(
+            profile,
+            options.against.contains(&Against::Etcd) && no_etcd().is_none(),
+            options.skip_build,
+        )?,
     };
     let program = program(profile, options.skip_build)?;
     let environment = std::env::var("SETPOINT_HISTORY_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -165,9 +170,28 @@ pub(crate) fn run(options: &Options, binary: Option<&Path>) -> Result<()> {
             ensure!(*against != Against::Memory, "a server in memory forgets everything when it is killed");
             plan.kill_every = (seconds > 0).then(|| Duration::from_secs(seconds));
         }
+        if *against == Against::Etcd
+            && let Some(why) = no_etcd()
+        {
+            println!("{against:?}: skipped: {why}");
+            continue;
+        }
         println!("{}", plan.run(&binary, &program, &peers)?);
     }
     Ok(())
+}
+
+/// The server, with etcd if it is to have it: that takes protoc to build.
+pub(crate) fn setpoint(profile: &str, has_etcd: bool, skip_build: bool) -> Result<PathBuf> {
+    let arguments: &[&str] = if has_etcd { &["--features", "etcd"] } else { &[] };
+    Program { package: "setpoint-cli", name: "setpoint", profile, arguments }.get(skip_build)
+}
+
+/// Why no server with etcd can be built here, if so.
+pub(crate) fn no_etcd() -> Option<&'static str> {
+    let protoc = std::env::var_os("PROTOC").unwrap_or_else(|| "protoc".into());
+    let starts = Command::new(protoc).arg("--version").output().is_ok_and(|output| output.status.success());
+    (!starts).then_some("the engine etcd is built with protoc, which is not on this machine")
 }
 
 /// The program that records and checks.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::peers::Peers;
 use super::report::Report;
 use super::servers::Reference;
-use crate::load::histories::{Against, Plan, program};
+use crate::load::histories::{Against, Plan, no_etcd, program, setpoint};
 
 pub(crate) const SUITE: &str = "histories";
 
-/// Three of them are the minute that this suite has.
+/// For each server.
 const LASTS: Duration = Duration::from_secs(20);
 
 const ALL: [(Against, &str); 3] = [
@@ -18,9 +18,10 @@ const ALL: [(Against, &str); 3] = [
     (Against::Redb, "setpoint with a disk, killed every few seconds"),
     (Against::KubeApiserver, "kube-apiserver over etcd: the checker blames nobody who is right"),
 ];
+const OVER_ETCD: &str = "setpoint over etcd, both killed every few seconds";
 
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    ALL.into_iter().map(|(_, name)| name)
+    ALL.into_iter().map(|(_, name)| name).chain([OVER_ETCD])
 }
 
 pub(crate) fn run(report: &mut Report, peers: &Peers, setpoint: &Path, profile: &str, skip_build: bool) {
@@ -38,13 +39,35 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, setpoint: &Path, profile: 
             report.skip(SUITE, &format!("{name}: {error:#}"));
             continue;
         }
-        let mut said = None;
-        report.check(SUITE, name, || {
-            said = Some(Plan::new(against, LASTS).run(setpoint, &program, peers)?);
-            Ok(())
-        });
-        for line in said.iter().flat_map(|said| said.lines()) {
-            report.note(SUITE, line);
-        }
+        check(report, peers, (against, name), setpoint, &program);
+    }
+}
+
+/// The part that needs a binary of its own. It is built where the others have theirs, so it comes after them.
+pub(crate) fn run_over_etcd(report: &mut Report, peers: &Peers, profile: &str, skip_build: bool) {
+    if !report.filter().takes(SUITE, OVER_ETCD) {
+        return;
+    }
+    if let Some(why) = no_etcd() {
+        return report.skip(SUITE, &format!("{OVER_ETCD}: {why}"));
+    }
+    let reference = Reference::get(peers);
+    let built =
+        reference.and_then(|_| Ok((setpoint(profile, true, skip_build)?, program(profile, skip_build)?)));
+    match built {
+        Ok((setpoint, program)) => check(report, peers, (Against::Etcd, OVER_ETCD), &setpoint, &program),
+        Err(error) => report.skip(SUITE, &format!("{OVER_ETCD}: {error:#}")),
+    }
+}
+
+fn check(report: &mut Report, peers: &Peers, what: (Against, &str), setpoint: &Path, program: &Path) {
+    let (against, name) = what;
+    let mut said = None;
+    report.check(SUITE, name, || {
+        said = Some(Plan::new(against, LASTS).run(setpoint, program, peers)?);
+        Ok(())
+    });
+    for line in said.iter().flat_map(|said| said.lines()) {
+        report.note(SUITE, line);
     }
 }

@@ -6,15 +6,23 @@ mod hunt;
 
 use faults::Fault;
 use hunt::hunt;
-use setpoint_history::Promise;
+use setpoint_history::{Promise, Resource};
 
 #[test]
 fn a_store_without_a_fault_breaks_no_promise() {
     for seed in 0..4 {
-        let verdict = hunt::run(Fault::None, seed).1;
+        let resource = if seed % 2 == 0 { Resource::ConfigMaps } else { Resource::Pods };
+        let verdict = hunt::record(Fault::None, resource, seed).1;
         assert_eq!(verdict.total, 0, "seed {seed}: {verdict}");
         assert!(verdict.operations > 500 && verdict.events > 500, "{verdict}");
+        assert_eq!(verdict.never_done(), Vec::<&str>::new(), "{verdict}");
+        assert_eq!(verdict.unanswered(), 0, "{verdict}");
     }
+}
+
+#[test]
+fn an_event_that_is_forgotten_by_those_of_one_value_is_caught() {
+    hunt(Fault::ForgottenByValue, &[Promise::Reliable, Promise::Resumable, Promise::Bookmarkable]);
 }
 
 #[test]

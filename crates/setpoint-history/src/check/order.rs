@@ -112,7 +112,7 @@ impl<'a> Bounds<'a> {
             let Some(writer) = point.writer else { continue };
             let operation = &timeline.history.operations[writer];
             self.not_before(index, operation.start, Source::Operation(writer));
-            if operation.outcome != Outcome::Unknown {
+            if !operation.outcome.is_unknown() {
                 self.not_after(index, operation.end, Source::Operation(writer));
             }
         }
@@ -128,9 +128,9 @@ impl<'a> Bounds<'a> {
                         self.not_before(next, operation.start, source);
                     }
                 }
-                (Call::List { fresh, from, .. }, Outcome::Listed { version, .. }) => {
+                (call, Outcome::Listed { version, .. }) => {
                     self.done(*version, operation.end, source);
-                    if *fresh == Fresh::Latest && from.is_none() {
+                    if let Some((Fresh::Latest, _, None)) = call.listing() {
                         self.not_before(timeline.up_to(*version), operation.start, source);
                     }
                 }
@@ -303,22 +303,38 @@ impl Refusal<'_> {
 }
 
 fn refusals<'a>(timeline: &Timeline<'a>) -> Vec<Refusal<'a>> {
-    let operations = timeline.history.operations.iter().enumerate();
-    operations
-        .filter_map(|(number, operation)| {
-            let says = match (&operation.call, &operation.outcome) {
-                // Any state may be an old one.
-                (Call::Get { fresh, .. }, _) if *fresh != Fresh::Latest => return None,
-                (_, Outcome::NotFound) => Says::Absent,
-                (Call::Create { .. }, Outcome::AlreadyExists) => Says::Present,
-                (
-                    Call::Update { expect: Some(version), .. } | Call::Delete { expect: Some(version), .. },
-                    Outcome::Conflict,
-                ) => Says::PresentNotAt(*version),
-                _ => return None,
-            };
-            let key = operation.call.key()?;
-            Some(Refusal { operation, source: Source::Operation(number), key, says })
-        })
-        .collect()
+    let mut refusals = Vec::new();
+    for (number, operation) in timeline.history.operations.iter().enumerate() {
+        let mut add = |key, says| {
+            refusals.push(Refusal { operation, source: Source::Operation(number), key, says });
+        };
+        match (&operation.call, &operation.outcome) {
+            // What ends gracefully may be there still.
+            (Call::DeleteCollection { .. }, _) if timeline.history.resource.ends_gracefully() => {}
+            // Whatever a delete of the collection has listed it has deleted, or somebody else was faster.
+            (Call::DeleteCollection { .. }, Outcome::Listed { items, .. }) => {
+                items.iter().for_each(|item| add(item.key, Says::Absent));
+            }
+            (call, outcome) => {
+                if let (Some(key), Some(says)) = (call.key(), says(call, outcome)) {
+                    add(key, says);
+                }
+            }
+        }
+    }
+    refusals
+}
+
+fn says(call: &Call, outcome: &Outcome) -> Option<Says> {
+    match (call, outcome) {
+        // Any state may be an old one.
+        (Call::Get { fresh, .. }, _) if *fresh != Fresh::Latest => None,
+        (_, Outcome::NotFound) => Some(Says::Absent),
+        (Call::Create { .. }, Outcome::AlreadyExists) => Some(Says::Present),
+        (
+            Call::Update { expect: Some(version), .. } | Call::Delete { expect: Some(version), .. },
+            Outcome::Conflict,
+        ) => Some(Says::PresentNotAt(*version)),
+        _ => None,
+    }
 }

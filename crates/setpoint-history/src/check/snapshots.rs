@@ -6,13 +6,14 @@ use super::Found;
 use super::timeline::{Point, Timeline};
 use crate::object::{Item, Key, Moment, Version};
 use crate::operation::{Call, Continue, Fresh, Outcome};
+use crate::select::Select;
 use crate::violation::Promise;
 
 pub(super) fn check(timeline: &Timeline<'_>, found: &mut Found) {
     for operation in &timeline.history.operations {
-        let Call::List { fresh, from, limit } = &operation.call else { continue };
+        let Some((fresh, limit, from)) = operation.call.listing() else { continue };
         let Outcome::Listed { version, items, more } = &operation.outcome else { continue };
-        if let Some(why) = wrong_version(*fresh, *from, *version) {
+        if let Some(why) = wrong_version(fresh, from, *version) {
             found.add(Promise::Snapshot, why, [operation.to_string()]);
         }
         if !items.is_sorted_by(|one, next| one.key < next.key)
@@ -22,6 +23,7 @@ pub(super) fn check(timeline: &Timeline<'_>, found: &mut Found) {
             found.add(Promise::Snapshot, why, [operation.to_string()]);
         }
         let page = Page {
+            select: Select::All,
             version: *version,
             after: from.map(|from| from.after),
             to: if *more { items.last().map(|item| item.key) } else { None },
@@ -58,6 +60,7 @@ fn wrong_version(fresh: Fresh, from: Option<Continue>, version: Version) -> Opti
 
 /// A part of the objects at one version.
 pub(super) struct Page {
+    pub(super) select: Select,
     pub(super) version: Version,
     /// Only keys after this one.
     pub(super) after: Option<Key>,
@@ -86,6 +89,7 @@ impl Page {
                 }
                 (Some(there), None)
                     if there.change.is_put()
+                        && self.select.takes(*key, there.change.state())
                         && !timeline.may_hide(*key, there.version, self.version, self.by) =>
                 {
                     blame(format!("at {} the object {key} was there", self.version), there);

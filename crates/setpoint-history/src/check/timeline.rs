@@ -1,14 +1,15 @@
 //! Which version is which state of which object, and which write made it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::Found;
 use crate::history::History;
-use crate::object::{Item, Key, Mark, Moment, State, Version};
+use crate::object::{Fields, Item, Key, Mark, Moment, State, Version};
 use crate::operation::{Call, Operation, Outcome};
+use crate::select::Select;
 use crate::violation::Promise;
 use crate::watch::{Ended, Event, From, Watch};
 
@@ -61,6 +62,42 @@ pub(super) struct Unseen {
     pub(super) last: Option<usize>,
 }
 
+/// A delete of the collection, or of an object that ends gracefully, and what it may have deleted.
+struct Sweep<'a> {
+    operation: &'a Operation,
+    /// None if nobody knows.
+    keys: Option<BTreeSet<Key>>,
+}
+
+impl Sweep<'_> {
+    fn has(&self, key: Key) -> bool {
+        self.keys.as_ref().is_none_or(|keys| keys.contains(&key))
+    }
+}
+
+fn sweeps(history: &History) -> Vec<Sweep<'_>> {
+    let is_graceful = history.resource.ends_gracefully();
+    let sweeps = history.operations.iter().filter(|operation| match operation.call {
+        Call::DeleteCollection { .. } => true,
+        Call::Delete { .. } => is_graceful,
+        _ => false,
+    });
+    sweeps
+        .filter_map(|operation| match &operation.outcome {
+            Outcome::Deleted(_) | Outcome::Conflict | Outcome::Unknown | Outcome::Failed(_)
+                if operation.call.key().is_some() =>
+            {
+                Some(Sweep { operation, keys: Some(operation.call.key().into_iter().collect()) })
+            }
+            Outcome::Listed { items, .. } => {
+                Some(Sweep { operation, keys: Some(items.iter().map(|item| item.key).collect()) })
+            }
+            outcome if outcome.is_unknown() => Some(Sweep { operation, keys: None }),
+            _ => None,
+        })
+        .collect()
+}
+
 /// All versions that anybody has seen, in order.
 pub(super) struct Timeline<'a> {
     pub(super) history: &'a History,
@@ -108,6 +145,9 @@ impl<'a> Timeline<'a> {
         for index in 0..self.points.len() {
             let point = &self.points[index];
             let Change::Put(state) = point.change else { continue };
+            if self.is_marking(point) {
+                continue;
+            }
             let Some((writer, at)) = writes.get_mut(&state.mark) else {
                 found.add(Promise::Once, "nobody has written this", [self.tell(point.source)]);
                 continue;
@@ -126,7 +166,7 @@ impl<'a> Timeline<'a> {
             *at = Some(index);
             let why = match &operation.outcome {
                 Outcome::Written(item) if item.version == point.version => None,
-                Outcome::Unknown => {
+                outcome if outcome.is_unknown() => {
                     self.done_after_all += 1;
                     None
                 }
@@ -142,10 +182,18 @@ impl<'a> Timeline<'a> {
         }
         for (writer, at) in writes.into_values() {
             let operation = &operations[writer];
-            if at.is_none() && operation.outcome == Outcome::Unknown {
+            if at.is_none() && operation.outcome.is_unknown() {
                 self.loosen(operation);
             }
         }
+    }
+
+    /// Whether all that a version did is to mark its object as deleted. Which delete it was nobody knows.
+    fn is_marking(&self, point: &Point) -> bool {
+        let state = point.change.state();
+        let alive = State { fields: Fields { is_leaving: false, ..state.fields }, ..*state };
+        state.fields.is_leaving
+            && self.before(point).is_some_and(|before| before.change == Change::Put(alive))
     }
 
     /// Which delete made which version: an object is deleted once, by somebody.
@@ -156,19 +204,22 @@ impl<'a> Timeline<'a> {
         let deletes = operations.iter().enumerate().filter(|(_, o)| matches!(o.call, Call::Delete { .. }));
         for (index, operation) in deletes {
             match operation.outcome {
+                // They are among the sweeps.
+                _ if self.history.resource.ends_gracefully() => {}
                 Outcome::Deleted(uid) => {
                     if let Some(first) = answered.insert(uid, index) {
                         let evidence = [operations[first].to_string(), operation.to_string()];
                         found.add(Promise::Once, "one object is deleted twice", evidence);
                     }
                 }
-                Outcome::Unknown => {
+                ref outcome if outcome.is_unknown() => {
                     let key = operation.call.key().unwrap_or(Key(0));
                     unknown.entry(key).or_default().push(index);
                 }
                 _ => {}
             }
         }
+        let sweeps = sweeps(self.history);
         // The earliest first: whichever deletes it, none can have done so before it began.
         for candidates in unknown.values_mut() {
             candidates.sort_by_key(|index| std::cmp::Reverse(operations[*index].start));
@@ -182,18 +233,24 @@ impl<'a> Timeline<'a> {
                 Call::Delete { expect: Some(expect), .. } => before == Some(expect),
                 _ => true,
             };
-            let writer = answered.remove(&state.uid).or_else(|| {
-                let at = candidates.iter().rposition(fits)?;
-                self.done_after_all += 1;
-                Some(candidates.remove(at))
-            });
-            if writer.is_none() {
+            let mut writer = answered.remove(&state.uid);
+            let is_swept = writer.is_none() && sweeps.iter().any(|sweep| self.may_sweep(sweep, point));
+            if writer.is_none() && !is_swept {
+                let at = candidates.iter().rposition(fits);
+                self.done_after_all += usize::from(at.is_some());
+                writer = at.map(|at| candidates.remove(at));
+            }
+            if writer.is_none() && !is_swept {
                 found.add(Promise::Once, "nobody has deleted this", [self.tell(point.source)]);
             }
             self.points[index].writer = writer;
         }
         for index in unknown.into_values().flatten() {
             self.loosen(&operations[index]);
+        }
+        for sweep in sweeps {
+            let keys: Vec<Key> = self.of_key.keys().copied().filter(|key| sweep.has(*key)).collect();
+            keys.into_iter().for_each(|key| self.loosen_key(key, sweep.operation.start));
         }
         let mut last: HashMap<u128, usize, FixedState> = HashMap::default();
         for (index, point) in self.points.iter().enumerate() {
@@ -217,8 +274,27 @@ impl<'a> Timeline<'a> {
 
     fn loosen(&mut self, operation: &Operation) {
         let Some(key) = operation.call.key() else { return };
-        let earliest = self.loose.entry(key).or_insert(operation.start);
-        *earliest = operation.start.min(*earliest);
+        self.loosen_key(key, operation.start);
+    }
+
+    fn loosen_key(&mut self, key: Key, start: Moment) {
+        let earliest = self.loose.entry(key).or_insert(start);
+        *earliest = start.min(*earliest);
+    }
+
+    /// Whether a delete of the collection can have deleted this: it was under way after the object was last written, and
+    /// before the delete was told.
+    fn may_sweep(&self, sweep: &Sweep<'_>, point: &Point) -> bool {
+        let last = self.before(point).and_then(|before| before.writer);
+        let written = last.map_or(0, |writer| self.history.operations[writer].start);
+        let told = match point.source {
+            Source::Event { watch, at } => self.history.watches[watch].told[at].0,
+            Source::Operation(operation) => self.history.operations[operation].end,
+        };
+        let operation = sweep.operation;
+        let may_linger = operation.outcome.is_unknown() || self.history.resource.ends_gracefully();
+        let is_over = operation.end < written && !may_linger;
+        sweep.has(point.key) && operation.start < told && !is_over
     }
 
     pub(super) fn done_after_all(&self) -> usize {
@@ -306,8 +382,10 @@ fn points(history: &History, found: &mut Found) -> Vec<Point> {
     }
     for (watch, told) in history.watches.iter().enumerate() {
         for (at, (_, event)) in told.told.iter().enumerate() {
-            if let Some(item) = event.item() {
-                add(item, matches!(event, Event::Deleted(_)), Source::Event { watch, at });
+            let is_delete = matches!(event, Event::Deleted(_));
+            // Where objects enter and leave it may mean either: `selection.rs` judges it by what others have seen.
+            if let Some(item) = event.item().filter(|_| !is_delete || !told.select.is_left()) {
+                add(item, is_delete, Source::Event { watch, at });
             }
         }
     }
@@ -333,7 +411,7 @@ fn points(history: &History, found: &mut Found) -> Vec<Point> {
 
 /// Where nothing can be unseen, if watches are reliable, which is checked on its own.
 fn covered(history: &History) -> Vec<(Version, Version)> {
-    let whole = history.watches.iter().filter(|watch| watch.key.is_none());
+    let whole = history.watches.iter().filter(|watch| watch.select == Select::All);
     let mut covered: Vec<(Version, Version)> = whole
         .filter(|watch| !matches!(watch.ended, Ended::Unreadable(_)))
         .filter_map(|watch| {

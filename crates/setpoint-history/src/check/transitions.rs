@@ -2,7 +2,7 @@
 
 use super::Found;
 use super::timeline::{Change, Point, Source, Timeline};
-use crate::object::{State, Version};
+use crate::object::{Fields, Moment, State, Version};
 use crate::operation::Call;
 use crate::violation::Promise;
 
@@ -12,12 +12,11 @@ pub(super) fn check(timeline: &Timeline<'_>, found: &mut Found) {
         let Some(why) = wrong(timeline, point, before) else { continue };
         // What nobody saw may lie between the two.
         let since = before.map_or(0, |before| before.version);
-        let Some(writer) = point.writer else { continue };
-        let by = timeline.history.operations[writer].end;
+        let by = point.writer.map_or(Moment::MAX, |writer| timeline.history.operations[writer].end);
         if why.is_certain || !timeline.may_hide(point.key, since, point.version, by) {
             let seen = before.map(|before| timeline.tell_point(before));
             let mut evidence: Vec<_> = seen.into_iter().chain([timeline.tell_point(point)]).collect();
-            if point.source != Source::Operation(writer) {
+            if point.writer.is_some_and(|writer| point.source != Source::Operation(writer)) {
                 evidence.push(timeline.tell(point.source));
             }
             found.add(Promise::Follows, why.text, evidence);
@@ -54,15 +53,28 @@ fn wrong(timeline: &Timeline<'_>, point: &Point, before: Option<&Point>) -> Opti
         Call::Create { .. } if is_same => certain("an object is created that is there"),
         Call::Create { .. } if there.is_some() => perhaps("an object is created while another has its name"),
         Call::Create { .. } => made_of_nothing(state),
+        Call::Apply { .. } if there.is_none() => made_of_nothing(state),
         _ if !is_same => perhaps("an object is changed that is not there"),
         Call::Update { expect, .. } => lost_update(expect, before).or_else(|| made_of_nothing(state)),
-        Call::MergePatch { .. } if state.previous != there?.previous => {
-            perhaps("a merge patch is applied to another state than the one before it")
+        ref call if state.fields != kept(call, state, there?) => {
+            perhaps("a field is not as it was that the write does not name")
         }
         Call::JsonPatch { .. } if state.previous != Some(there?.mark) => {
             perhaps("a patch is applied to another state than the one before it")
         }
+        Call::JsonPatch { .. } => None,
+        _ if state.previous != there?.previous => {
+            perhaps("a patch that sets the mark is applied to another state than the one before it")
+        }
         _ => None,
+    }
+}
+
+/// The fields after a write to an object that is there.
+fn kept(call: &Call, state: &State, there: &State) -> Fields {
+    match call {
+        Call::StatusPatch { .. } => Fields { is_running: state.mark.is_running(), ..there.fields },
+        _ => there.fields,
     }
 }
 

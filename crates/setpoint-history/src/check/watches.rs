@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::Found;
+use super::selection;
 use super::snapshots::Page;
 use super::timeline::{Timeline, tell_event};
 use crate::object::{Item, Key, Version};
+use crate::select::Select;
 use crate::violation::Promise;
 use crate::watch::{Ended, Event, From, Watch};
 
@@ -41,11 +43,11 @@ fn initial<'a>(timeline: &'a Timeline<'a>, watch: &'a Watch, found: &mut Found) 
             Event::Deleted(item) => drop(state.remove(&item.key)),
             Event::Bookmark(_) => {}
             Event::InitialEnd(version) => {
-                let (after, to) = match watch.key {
-                    Some(key) => (key.0.checked_sub(1).map(Key), Some(key)),
-                    None => (None, None),
+                let (after, to) = match watch.select {
+                    Select::Name(key) => (key.0.checked_sub(1).map(Key), Some(key)),
+                    _ => (None, None),
                 };
-                let page = Page { version: *version, after, to, by: *moment };
+                let page = Page { select: watch.select, version: *version, after, to, by: *moment };
                 page.check(timeline, &state, |why, point| {
                     let evidence = [tell_event(watch, at), timeline.tell_point(point)];
                     found.add(Promise::Atomic, format!("the initial events do not add up: {why}"), evidence);
@@ -88,8 +90,12 @@ impl<'a> Reader<'a> {
                 continue;
             }
             self.check_missing(at, found);
-            if let Some(item) = event.item() {
-                self.check_type(at, event, item, found);
+            match event.item() {
+                Some(item) if self.watch.select.is_left() => {
+                    selection::check(self.timeline, self.watch, at, item, found);
+                }
+                Some(item) => self.check_type(at, event, item, found),
+                None => {}
             }
             self.last = version;
             self.owed = self.timeline.up_to(version);
@@ -123,7 +129,7 @@ impl<'a> Reader<'a> {
         let owed = self.timeline.points[self.owed..].iter();
         let missing = owed
             .take_while(|point| point.version <= event.version())
-            .filter(|point| self.watch.key.is_none_or(|key| point.key == key))
+            .filter(|point| selection::owes(self.timeline, self.watch, point, at))
             .find(|point| event.item().is_none_or(|item| item.version != point.version));
         let Some(missing) = missing else { return };
         let (promise, why) = match event {

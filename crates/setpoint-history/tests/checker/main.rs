@@ -5,6 +5,9 @@
 mod lists;
 mod model;
 mod order;
+mod selection;
+mod served;
 mod story;
+mod sweeps;
 mod watches;
 mod writes;

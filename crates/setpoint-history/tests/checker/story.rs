@@ -1,8 +1,8 @@
 //! Histories in a few words.
 
 use setpoint_history::{
-    Call, Ended, Event, Fresh, From, History, Item, Key, Mark, Moment, Operation, Outcome, Promise, State,
-    Version, Watch, check,
+    Call, Ended, Event, Fields, Fresh, From, History, Item, Key, Mark, Moment, Operation, Outcome, Promise,
+    Resource, Select, State, Verdict, Version, Watch, check,
 };
 
 /// The object of most stories.
@@ -22,7 +22,11 @@ pub(crate) fn mark(number: u32) -> Mark {
 
 /// An object at a version, as the n-th operation has made it; its uid is 1.
 pub(crate) fn item(key: Key, version: Version, number: u32) -> Item {
-    Item { key, version, state: State { mark: mark(number), previous: None, uid: 1 } }
+    Item {
+        key,
+        version,
+        state: State { mark: mark(number), previous: None, uid: 1, fields: Fields::default() },
+    }
 }
 
 /// The same with another uid.
@@ -70,14 +74,24 @@ impl Story {
 
     /// One more watch, whose events come from 100 on.
     pub(crate) fn watch(self, from: From, events: &[Event]) -> Story {
-        self.watch_of(None, from, events, Ended::Closed)
+        self.watch_of(Select::All, from, events, Ended::Closed)
     }
 
-    pub(crate) fn watch_of(mut self, key: Option<Key>, from: From, events: &[Event], ended: Ended) -> Story {
+    pub(crate) fn watch_of(mut self, select: Select, from: From, events: &[Event], ended: Ended) -> Story {
         let told = (100..).zip(events.iter().copied()).collect();
         let number = u32::try_from(self.history.watches.len()).unwrap() + 1;
-        self.history.watches.push(Watch { watcher: 0, number, key, from, start: 50, told, ended });
+        self.history.watches.push(Watch { watcher: 0, number, select, from, start: 50, told, ended });
         self
+    }
+
+    /// The objects are pods.
+    pub(crate) fn of_pods(mut self) -> Story {
+        self.history.resource = Resource::Pods;
+        self
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        check(&self.history)
     }
 
     #[track_caller]

@@ -1,6 +1,6 @@
 //! The guarantees of watch.
 
-use setpoint_history::{Call, Ended, Event, From, Item, Outcome, Promise};
+use setpoint_history::{Call, Ended, Event, From, Item, Outcome, Promise, Select};
 
 use crate::story::{A, B, Story, again, item};
 
@@ -49,10 +49,10 @@ fn reliable_to_the_end() {
     let stuck = Ended::Stuck(12);
     let events = [Event::Added(a(10, 1)), Event::Modified(a(11, 2))];
     story()
-        .watch_of(None, START, &events, stuck.clone())
+        .watch_of(Select::All, START, &events, stuck.clone())
         .breaks(Promise::Reliable, "did not tell of it in time");
     let all = [events[0], events[1], Event::Modified(a(12, 3))];
-    story().watch_of(None, START, &all, stuck).holds();
+    story().watch_of(Select::All, START, &all, stuck).holds();
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_watch_of_one_object_owes_nothing_about_others() {
     let b = again(B, 13, 4, 2);
     let two = || story().then((7, 8), Call::Create { key: B }, Outcome::Written(b));
     let events = [Event::Modified(a(11, 2)), Event::Modified(a(12, 3)), Event::Bookmark(14)];
-    two().watch_of(Some(A), From::Version(10), &events, Ended::Closed).holds();
-    two().watch_of(Some(B), From::Version(10), &[Event::Added(b)], Ended::Closed).holds();
+    two().watch_of(Select::Name(A), From::Version(10), &events, Ended::Closed).holds();
+    two().watch_of(Select::Name(B), From::Version(10), &[Event::Added(b)], Ended::Closed).holds();
     two().watch(From::Version(10), &events).breaks(Promise::Bookmarkable, "13 of o001");
 }

@@ -33,7 +33,7 @@ fn a_lost_answer_that_was_done_stays_done() {
 fn a_write_that_was_refused_is_never_done() {
     let update = Call::Update { key: A, expect: None };
     Story::created()
-        .then((3, 4), update, Outcome::Refused)
+        .then((3, 4), update, Outcome::Refused(429))
         .then((5, 6), get(A), Outcome::Found(item(A, 11, 2)))
         .breaks(Promise::Once, "a write that was refused is done");
 }
@@ -108,7 +108,7 @@ fn a_patch_may_find_what_nobody_saw() {
         )
     };
     story(Outcome::Unknown).holds();
-    story(Outcome::Refused).breaks(Promise::Follows, "another state");
+    story(Outcome::Refused(429)).breaks(Promise::Follows, "another state");
     // A watch that told of all versions leaves no room for it.
     let events = [Event::Added(item(A, 10, 1)), Event::Modified(made_from(item(A, 12, 3), 2))];
     story(Outcome::Unknown).watch(From::Version(9), &events).breaks(Promise::Follows, "another state");

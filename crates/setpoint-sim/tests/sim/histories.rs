@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use setpoint_history::{History, Load, Until, Verdict, check};
+use setpoint_history::{History, Load, Resource, Until, Verdict, check};
 use setpoint_sim::{FaultKind, Swarm, World};
 
 /// How many changes the server remembers: few, so that watches and continued lists fall behind.
@@ -24,7 +24,8 @@ fn run(seed: u64, swarm: Option<Swarm>) -> (History, u64) {
         if let Some(swarm) = swarm {
             world.faults().swarm(swarm);
         }
-        let load = Load { seed, until: Until::Operations(80), ..Load::default() };
+        let resource = if seed % 2 == 0 { Resource::ConfigMaps } else { Resource::Pods };
+        let load = Load { seed, resource, until: Until::Operations(80), ..Load::default() };
         let troubled = world.clone();
         let trouble = async move {
             for round in 1_u64.. {
@@ -55,6 +56,7 @@ fn clients_without_faults_see_a_correct_server() {
     for seed in 0..2 {
         let verdict = checked(&run(seed, None).0, seed);
         assert!(verdict.operations > 400 && verdict.events > 400, "{verdict}");
+        assert_eq!(verdict.never_done(), Vec::<&str>::new(), "{verdict}");
     }
 }
 

@@ -8,12 +8,13 @@ use futures::future::{BoxFuture, ready};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use setpoint_env::watch::Sender;
+use setpoint_history::Resource;
 
 use super::super::watch::Feed;
 use super::super::write::Write;
 use super::super::{
-    Action, Batch, Change, Chunk, CommitError, Expect, Found, Freshness, Key, Limits, ListQuery, Memory,
-    ReadError, Record, Revision, Scan, Snapshot, Stats, Storage, Watch,
+    Action, Batch, Change, Chunk, CommitError, Expect, Field, Found, Freshness, Key, Limits, ListQuery,
+    Memory, ReadError, Record, Revision, Scan, Snapshot, Stats, Storage, Watch,
 };
 
 /// What is wrong with a store, or with what is before it.
@@ -41,6 +42,15 @@ pub(super) enum Fault {
     LostUpdate,
     /// Some changes are answered and never made.
     LostWrite,
+    /// What keeps the events of one value of a field leaves some out.
+    ForgottenByValue,
+}
+
+impl Fault {
+    /// What the clients write: only pods are watched by the value of a field.
+    pub(super) fn resource(self) -> Resource {
+        if self == Fault::ForgottenByValue { Resource::Pods } else { Resource::ConfigMaps }
+    }
 }
 
 /// How rare a fault is that does not hit everything.
@@ -75,7 +85,8 @@ impl Mutant {
 
     /// Whether this is where the fault is: what the server itself needs is left alone.
     fn is(&self, fault: Fault, collection: &str) -> bool {
-        self.fault == fault && collection.ends_with("configmaps")
+        let at = if fault.resource() == Resource::Pods { "pods" } else { "configmaps" };
+        self.fault == fault && collection.ends_with(at)
     }
 
     fn make(&self, change: Change) -> Result<Arc<Record>, CommitError> {
@@ -198,6 +209,21 @@ impl Storage for Mutant {
         self.inner.watch(collection, after)
     }
 
+    fn watch_value(
+        &self,
+        collection: &Arc<str>,
+        after: Revision,
+        field: Field,
+        value: &str,
+    ) -> Result<Watch, ReadError> {
+        if !self.is(Fault::ForgottenByValue, collection) {
+            return self.inner.watch_value(collection, after, field, value);
+        }
+        let (inner, collection) = (Arc::clone(&self.inner), Arc::clone(collection));
+        let feed = Forgetful { inner, collection, field, value: value.to_owned() };
+        Ok(Watch::new(Arc::new(feed), self.changed.subscribe(), after))
+    }
+
     fn revision(&self) -> Revision {
         self.inner.revision()
     }
@@ -238,6 +264,22 @@ impl Feed for WithoutDeletes {
     fn read(&self, after: Revision, _limit: usize) -> Result<Batch, ReadError> {
         let mut batch = self.inner.watch(&self.collection, after)?.ready()?;
         batch.events.retain(|event| !event.deleted || event.revision() > self.compacted);
+        Ok(batch)
+    }
+}
+
+/// Most events of a value.
+struct Forgetful {
+    inner: Arc<Memory>,
+    collection: Arc<str>,
+    field: Field,
+    value: String,
+}
+
+impl Feed for Forgetful {
+    fn read(&self, after: Revision, _limit: usize) -> Result<Batch, ReadError> {
+        let mut batch = self.inner.watch_value(&self.collection, after, self.field, &self.value)?.ready()?;
+        batch.events.retain(|event| event.revision() % EVERY as Revision != 0);
         Ok(batch)
     }
 }

@@ -8,7 +8,7 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use setpoint_env::Env;
-use setpoint_history::{History, Load, Promise, Until, Verdict, check};
+use setpoint_history::{History, Load, Promise, Resource, Until, Verdict, check};
 use tower::{ServiceExt, service_fn};
 
 use super::faults::{Fault, Mutant};
@@ -50,7 +50,12 @@ fn first(history: &History) -> (usize, Verdict) {
 }
 
 /// One run of the load on a server with this fault.
-pub(super) fn run(fault: Fault, seed: u64) -> (History, Verdict) {
+fn run(fault: Fault, seed: u64) -> (History, Verdict) {
+    record(fault, fault.resource(), seed)
+}
+
+/// One run of the load on these objects.
+pub(super) fn record(fault: Fault, resource: Resource, seed: u64) -> (History, Verdict) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let history = runtime.block_on(async {
@@ -63,7 +68,7 @@ pub(super) fn run(fault: Fault, seed: u64) -> (History, Verdict) {
                 compacted.compact();
             }
         };
-        let load = Load { seed, until: Until::Operations(100), ..Load::default() };
+        let load = Load { seed, resource, until: Until::Operations(100), ..Load::default() };
         let run = load.run(|_| client(&server, fault));
         match select(Box::pin(run), Box::pin(compactions)).await {
             Either::Left((history, _)) => history.unwrap(),
