@@ -3,6 +3,8 @@
 use super::{Attack, own};
 
 pub(super) const KINDS: usize = 14;
+/// Applies an object where a text belongs.
+pub(super) const MISTYPED: usize = 5;
 
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -20,7 +22,7 @@ pub(super) fn attack(n: usize, round: usize) -> Attack {
         2 => patch(&pod, STRATEGIC, deep("\"spec\":", 50_000)),
         3 => patch(&pod, STRATEGIC, deep("\"metadata\":", 60)),
         4 => patch(&map, APPLY, applied(&deep("\"a\":", 50_000))),
-        5 => patch(&map, APPLY, applied(&deep("\"a\":", 60))),
+        MISTYPED => patch(&map, APPLY, applied(&deep("\"a\":", 60))),
         // One more key each time, until there is no room.
         6 => patch(&map, MERGE, format!(r#"{{"data":{{"k{round}":"{}"}}}}"#, "x".repeat(300_000))),
         7 => patch(

@@ -16,6 +16,12 @@ pub(crate) const KINDS: usize = OLDER + subresources::KINDS + patches::KINDS + n
 /// Those in this file.
 const OLDER: usize = 58;
 
+/// Whether it applies a value of the wrong type, which kube-apiserver answers with 500, too.
+#[allow(dead_code, reason = "`cargo xtask load hostile` looks at panics instead")]
+pub(crate) fn is_mistyped(n: usize) -> bool {
+    n % KINDS == OLDER + subresources::KINDS + patches::MISTYPED
+}
+
 /// A request of one of the other files.
 struct Attack {
     method: &'static str,
