@@ -200,7 +200,7 @@ async fn health_readiness_and_metrics_are_served() {
     let shutdown = manager.shutdown().clone();
     let running = world.env().spawn(manager.run());
     let live = get(health, "/healthz").await;
-    assert!(live.starts_with("HTTP/1.1 500") && live.contains("[-]disk failed: it is full"), "{live}");
+    assert!(live.starts_with("HTTP/1.1 500") && live.contains("[-]disk failed: reason withheld"), "{live}");
     assert!(get(health, "/healthz?exclude=disk").await.starts_with("HTTP/1.1 200"));
     let mut ready = get(health, "/readyz?verbose").await;
     for _ in 0..200 {
