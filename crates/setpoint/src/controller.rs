@@ -326,7 +326,8 @@ impl<Q: Key> Controller<Q> {
     }
 
     /// Declares what the reconciler does with objects of `C`, for [`Controller::permissions`]. [`crate::ensure`]
-    /// creates and patches; finalizers are patched in and out.
+    /// creates and patches; finalizers are patched in and out. For a kind that is known at run time only there is
+    /// [`Controller::writes_of`].
     pub fn writes<C: Resource<DynamicType = ()>>(mut self, verbs: &[Verb]) -> Controller<Q> {
         self.needs.allow::<C>(verbs);
         self
@@ -335,6 +336,18 @@ impl<Q: Key> Controller<Q> {
     /// Declares that the reconciler writes the status of `C` by [`crate::patch_status`].
     pub fn writes_status<C: Resource<DynamicType = ()>>(mut self) -> Controller<Q> {
         self.needs.allow_subresource::<C>("status", &[Verb::Patch]);
+        self
+    }
+
+    /// The same as [`Controller::writes`] for a kind that is known at run time only.
+    pub fn writes_of(mut self, kind: &ScopedResource, verbs: &[Verb]) -> Controller<Q> {
+        self.needs.add(&kind.api.group, &kind.api.plural, verbs);
+        self
+    }
+
+    /// The same as [`Controller::writes_status`] for a kind that is known at run time only.
+    pub fn writes_status_of(mut self, kind: &ScopedResource) -> Controller<Q> {
+        self.needs.add(&kind.api.group, &format!("{}/status", kind.api.plural), &[Verb::Patch]);
         self
     }
 

@@ -167,6 +167,21 @@ fn a_controller_can_be_of_a_kind_that_is_known_at_run_time_only_and_own_another(
     });
 }
 
+#[test]
+fn what_is_done_with_kinds_that_are_known_at_run_time_only_is_declared() {
+    let widget = GroupVersionKind::gvk("example.com", "v1", "Widget");
+    let widgets = ScopedResource::cluster(ApiResource::from_gvk(&widget));
+    let controller = Controller::of(Watch::dynamic(&widgets), "dynamic", noting(&Calls::default()))
+        .owns(Watch::dynamic(&ScopedResource::of::<Secret>()))
+        .writes_of(&widgets, &[Verb::Get, Verb::Patch])
+        .writes_status_of(&widgets);
+    let needs = controller.permissions();
+    let verbs = [Verb::Get, Verb::List, Verb::Watch, Verb::Patch];
+    assert_eq!(needs.verbs("example.com", "widgets"), verbs);
+    assert_eq!(needs.verbs("example.com", "widgets/status"), [Verb::Patch]);
+    assert_eq!(needs.verbs("", "secrets"), [Verb::List, Verb::Watch]);
+}
+
 /// What a controller asks for in a manager of one namespace.
 #[test]
 fn a_kind_that_is_in_no_namespace_is_watched_whatever_the_namespaces() {
