@@ -4,7 +4,7 @@ mod predicate;
 mod selector;
 
 use std::any::TypeId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeFull;
 use std::sync::Arc;
@@ -210,6 +210,23 @@ impl<T: Watchable> Watch<T> {
 
     pub(crate) fn has_index(&self, name: &str) -> bool {
         self.indices.iter().any(|(other, _)| other == name)
+    }
+
+    /// Whether its namespaces and labels take an object. (What fields there are, the server knows.)
+    pub(crate) fn takes(&self, object: &T) -> bool {
+        let meta = object.meta();
+        let is_there = match self.namespaces.as_ref().filter(|_| self.kind.is_namespaced) {
+            Some(names) if !names.is_empty() && !names.contains("") => {
+                meta.namespace.as_ref().is_some_and(|namespace| names.contains(namespace))
+            }
+            _ => true,
+        };
+        let labels = meta.labels.as_ref();
+        is_there
+            && self.labels.iter().all(|selector| match labels {
+                Some(labels) => takes(selector, labels),
+                None => takes(selector, &BTreeMap::new()),
+            })
     }
 
     pub(crate) fn kind(&self) -> &ScopedResource {

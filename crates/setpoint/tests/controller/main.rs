@@ -14,6 +14,7 @@ mod reconciling;
 mod stopping;
 mod support;
 mod terms;
+mod testing;
 mod unknown;
 mod watching;
 mod why;
