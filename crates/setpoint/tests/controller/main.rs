@@ -11,6 +11,7 @@ mod inventory;
 mod managing;
 mod reasons;
 mod reconciling;
+mod reviewing;
 mod stopping;
 mod support;
 mod terms;
