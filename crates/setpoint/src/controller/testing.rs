@@ -156,7 +156,8 @@ impl TestContext {
     }
 
     /// Objects that both the server and the cache of all objects of their kind have: each is created, with its status, and
-    /// cached as the server stored it. No notes are taken of these requests.
+    /// cached as the server stored it. No notes are taken of these requests. The server must have the definition of a custom
+    /// kind; [`TestContext::cached`] does without.
     pub async fn stored<K>(self, objects: impl IntoIterator<Item = K>) -> Result<TestContext, kube::Error>
     where
         K: Watchable + kube::Resource<DynamicType = ()>,
