@@ -13,6 +13,7 @@ mod differential;
 mod discovery;
 mod envtest;
 mod etcd;
+mod guides;
 mod handover;
 mod helm;
 mod histories;
@@ -100,6 +101,10 @@ pub(crate) fn run(options: &Real) -> Result<ExitCode> {
 }
 
 fn against_setpoint(report: &mut Report, peers: &Peers, options: &Real) -> Result<()> {
+    guides::run(report, peers, root()?);
+    if report.filter().is_only(guides::SUITE) {
+        return Ok(());
+    }
     let skip_build = options.skip_build;
     let profile = if options.debug { "dev" } else { "release" };
     let binary = setpoint(profile, skip_build)?;
@@ -328,6 +333,9 @@ fn list() {
     }
     for name in etcd::NAMES {
         println!("{}: {name}", etcd::SUITE);
+    }
+    for name in guides::NAMES {
+        println!("{}: {name}", guides::SUITE);
     }
     for name in handover::NAMES {
         println!("{}: {name}", handover::SUITE);

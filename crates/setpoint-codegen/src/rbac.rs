@@ -39,16 +39,16 @@ impl std::fmt::Display for Target {
 }
 
 impl From<&Permissions> for Rules {
-    /// All of them, with those for the lease.
+    /// All of them, with those for the lease and for certificates.
     fn from(permissions: &Permissions) -> Rules {
         let mut rules = Rules::default();
         for (group, resource, verbs) in permissions.iter() {
             verbs.iter().for_each(|verb| rules.add(group, resource, verb.as_str()));
         }
-        if permissions.lease.is_some() {
-            ["create", "get", "update"]
-                .iter()
-                .for_each(|verb| rules.add("coordination.k8s.io", "leases", verb));
+        let lease = permissions.lease.is_some().then_some(("coordination.k8s.io", "leases"));
+        let certificates = (!permissions.certificates.is_empty()).then_some(("", "secrets"));
+        for (group, resource) in lease.into_iter().chain(certificates) {
+            ["create", "get", "update"].iter().for_each(|verb| rules.add(group, resource, verb));
         }
         rules
     }
@@ -158,10 +158,18 @@ fn binding(kind: &str, role: &str, name: &str, namespace: Option<&str>, account:
     })
 }
 
+/// To create objects of a kind, and to read and update those of these names.
+fn by_name(group: &str, resource: &str, names: &[&str]) -> Value {
+    json!([
+        {"apiGroups": [group], "resources": [resource], "verbs": ["create"]},
+        {"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": ["get", "update"]},
+    ])
+}
+
 /// A service account in a namespace, the least roles for what it needs, and their bindings, as one YAML text.
 ///
-/// Without namespaces it is a ClusterRole; with them, a Role in each. The lease has a Role of its own, which names
-/// it, but for `create`, which cannot be told names.
+/// Without namespaces it is a ClusterRole; with them, a Role in each. The lease, and the Secrets with certificates of
+/// webhooks, have Roles of their own, which name them, but for `create`, which cannot be told names.
 pub fn manifests(name: &str, namespace: &str, permissions: &Permissions) -> Result<String, Error> {
     let account = (namespace, name);
     let mut documents = vec![json!({
@@ -169,6 +177,7 @@ pub fn manifests(name: &str, namespace: &str, permissions: &Permissions) -> Resu
     })];
     let mut own = permissions.clone();
     own.lease = None;
+    own.certificates.clear();
     let rules = Rules::from(&own).render();
     if permissions.namespaces.is_empty() {
         documents.push(role("ClusterRole", json!({"name": name}), rules));
@@ -180,14 +189,20 @@ pub fn manifests(name: &str, namespace: &str, permissions: &Permissions) -> Resu
         }
     }
     if let Some((place, lease)) = &permissions.lease {
-        let group = "coordination.k8s.io";
-        let rules = json!([
-            {"apiGroups": [group], "resources": ["leases"], "verbs": ["create"]},
-            {"apiGroups": [group], "resources": ["leases"], "resourceNames": [lease], "verbs": ["get", "update"]},
-        ]);
+        let rules = by_name("coordination.k8s.io", "leases", &[lease]);
         let election = format!("{name}-leader-election");
         documents.push(role("Role", json!({"name": election, "namespace": place}), rules));
         documents.push(binding("RoleBinding", "Role", &election, Some(place), account));
+    }
+    let mut certificates: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (place, secret) in &permissions.certificates {
+        certificates.entry(place).or_default().push(secret);
+    }
+    for (place, secrets) in certificates {
+        let keeper = format!("{name}-certificates");
+        let rules = by_name("", "secrets", &secrets);
+        documents.push(role("Role", json!({"name": keeper, "namespace": place}), rules));
+        documents.push(binding("RoleBinding", "Role", &keeper, Some(place), account));
     }
     let documents = documents.iter().map(yaml::render).collect::<Result<Vec<_>, _>>()?;
     Ok(documents.join("---\n"))

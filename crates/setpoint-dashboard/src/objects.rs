@@ -15,14 +15,14 @@ use http::StatusCode;
 use k8s_openapi::api::core::v1::Event;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::discovery::verbs;
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use setpoint::discovery;
 use setpoint::server::{Refused, Who};
-use setpoint::{Facts, ObjectKey, SharedInformer, SharedInformerFactory};
+use setpoint::{Facts, ObjectKey, ScopedResource, SharedInformer, SharedInformerFactory};
 use setpoint_env::Env;
 use tokio::time::{Instant, timeout};
 
@@ -69,8 +69,7 @@ struct Shown {
 struct Kind {
     /// Like `deployments.apps`.
     name: String,
-    resource: ApiResource,
-    is_namespaced: bool,
+    resource: ScopedResource,
     cache: SharedInformer<Meta>,
 }
 
@@ -139,10 +138,10 @@ impl Objects {
             if !is_wanted || !can_watch || LEFT_OUT.contains(&name.as_str()) {
                 return None;
             }
-            let cache = factory.dynamic_metadata(&kind.api);
+            let cache = factory.dynamic_metadata(kind);
             // Nothing has these names yet: the informer is new.
             let _new = cache.add_index(tree::OWNER, tree::owners);
-            Some(Kind { name, is_namespaced: kind.is_namespaced, resource: kind.api.clone(), cache })
+            Some(Kind { name, resource: ScopedResource::clone(kind), cache })
         });
         let kinds: Vec<Kind> = kinds.take(MOST_KINDS).collect();
         factory.start();
@@ -158,9 +157,9 @@ impl Objects {
         let kind = |kind: &Kind| {
             json!({
                 "resource": kind.name,
-                "kind": kind.resource.kind,
-                "apiVersion": kind.resource.api_version,
-                "isNamespaced": kind.is_namespaced,
+                "kind": kind.resource.api.kind,
+                "apiVersion": kind.resource.api.api_version,
+                "isNamespaced": kind.resource.is_namespaced,
                 "objects": kind.cache.lister().len(),
                 "hasSynced": kind.cache.has_synced(),
                 "trouble": kind.cache.trouble().first(),

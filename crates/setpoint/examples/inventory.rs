@@ -11,13 +11,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use setpoint::client::find_resource;
 use setpoint::{
-    Action, ClientConfig, Context, Controller, Lister, Manager, ObjectKey, ReconcileError, Verb, Watch,
-    ensure, key_of,
+    Action, ClientConfig, Context, Controller, Lister, Manager, ObjectKey, ReconcileError, ScopedResource,
+    Verb, Watch, ensure, key_of,
 };
 
 /// How long the first list of a kind may take: the worker waits for it.
@@ -31,17 +31,17 @@ fn asking() -> Watch<ConfigMap> {
 }
 
 /// The objects of a kind. They come and go; what is in them does not matter.
-fn objects(kind: &ApiResource) -> Watch<PartialObjectMeta<DynamicObject>> {
+fn objects(kind: &ScopedResource) -> Watch<PartialObjectMeta<DynamicObject>> {
     Watch::dynamic_metadata_only(kind).filter_updates(|_, _| false)
 }
 
 /// The kind that each ConfigMap has asked for.
 #[derive(Default)]
-struct Kinds(Mutex<BTreeMap<ObjectKey, ApiResource>>);
+struct Kinds(Mutex<BTreeMap<ObjectKey, ScopedResource>>);
 
 impl Kinds {
     /// A ConfigMap asks for this now. Gives the kind that nobody asks for any more, if there is one.
-    fn set(&self, key: &ObjectKey, now: Option<&ApiResource>) -> Option<ApiResource> {
+    fn set(&self, key: &ObjectKey, now: Option<&ScopedResource>) -> Option<ScopedResource> {
         let mut kinds = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let before = match now {
             Some(kind) => kinds.insert(key.clone(), kind.clone()),
@@ -82,8 +82,8 @@ async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError
     Ok(Action::done())
 }
 
-fn keys_asking(maps: &Lister<ConfigMap>, kind: &ApiResource) -> Vec<ObjectKey> {
-    let wanted = Some([kind.group.as_str(), &kind.version, &kind.plural]);
+fn keys_asking(maps: &Lister<ConfigMap>, kind: &ScopedResource) -> Vec<ObjectKey> {
+    let wanted = Some([kind.api.group.as_str(), &kind.api.version, &kind.api.plural]);
     maps.list().iter().filter(|map| wanted_by(map) == wanted).filter_map(|map| key_of(&**map)).collect()
 }
 

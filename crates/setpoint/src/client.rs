@@ -23,10 +23,11 @@ use std::path::{Path, PathBuf};
 
 pub use self::manners::Manners;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::core::{ApiResource, GroupVersion};
+use kube::core::GroupVersion;
+use kube::discovery::Scope;
 use kube::{Client, Config};
 
-use crate::Metrics;
+use crate::{Metrics, ScopedResource};
 
 /// Where the configuration of a client comes from.
 ///
@@ -249,22 +250,23 @@ fn check_whole(path: &Path) -> Result<(), KubeconfigError> {
     Err(KubeconfigError::ReadConfig(io::Error::new(io::ErrorKind::InvalidData, why), path.to_owned()))
 }
 
-/// What the server knows about a resource, by group, version and plural name: what a dynamic client or
-/// informer needs. `None` if the server has no such resource in that version.
+/// What the server knows about a resource, by group, version and plural name: what a dynamic client, informer or
+/// [watch](crate::Watch::dynamic) needs. `None` if the server has no such resource in that version.
 pub async fn find_resource(
     client: &Client,
     group: &str,
     version: &str,
     plural: &str,
-) -> Result<Option<ApiResource>, kube::Error> {
+) -> Result<Option<ScopedResource>, kube::Error> {
     let found = kube::discovery::pinned_group(client, &GroupVersion::gv(group, version)).await;
     let group = match found {
         Ok(group) => group,
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mut resources = group.versioned_resources(version).into_iter().map(|(resource, _)| resource);
-    Ok(resources.find(|resource| resource.plural == plural))
+    let mut resources = group.versioned_resources(version).into_iter();
+    let found = resources.find(|(api, _)| api.plural == plural);
+    Ok(found.map(|(api, known)| ScopedResource { api, is_namespaced: known.scope == Scope::Namespaced }))
 }
 
 #[cfg(test)]

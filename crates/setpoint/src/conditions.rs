@@ -1,4 +1,24 @@
 //! Conditions in a status: what is true of an object, and since when.
+//!
+//! Set them in a copy of the cached status; [`patch_status`](crate::patch_status) writes what is different:
+//!
+//! ```
+//! use setpoint::conditions::{new_condition, set_condition};
+//! use setpoint::k8s_openapi::api::core::v1::Service;
+//! use setpoint::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+//! use setpoint::kube::{Api, ResourceExt};
+//! use setpoint::{Context, ReconcileError, patch_status};
+//!
+//! async fn say(cx: &Context, service: &Service, is_ready: bool) -> Result<(), ReconcileError> {
+//!     let mut status = service.status.clone().unwrap_or_default();
+//!     let ready = new_condition("Ready", is_ready, "Checked", "");
+//!     let ready = Condition { observed_generation: service.metadata.generation, ..ready };
+//!     set_condition(status.conditions.get_or_insert_default(), ready, cx.env().now());
+//!     let services: Api<Service> = Api::namespaced(cx.client(), &service.namespace().unwrap_or_default());
+//!     patch_status(&services, service, &status).await?;
+//!     Ok(())
+//! }
+//! ```
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;

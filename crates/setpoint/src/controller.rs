@@ -42,9 +42,11 @@ use self::sources::{Declared, Sources};
 pub use self::testing::{Request, TestContext};
 pub use self::watches::{WatchError, Watches};
 use self::worker::TimeLimit;
-use crate::watch::{IntoWatch, Kind, Watch, WatchId, Watchable};
+use crate::watch::{IntoWatch, Watch, WatchId, Watchable};
 use crate::workqueue::{RateLimiter, WorkQueueBuilder};
-use crate::{CacheSyncError, Held, IndexError, Object, ObjectKey, Permissions, Verb, WorkQueue};
+use crate::{
+    CacheSyncError, Held, IndexError, Object, ObjectKey, Permissions, ScopedResource, Verb, WorkQueue,
+};
 
 /// Reconciles the objects of one kind.
 ///
@@ -89,7 +91,7 @@ pub struct Controller<Q = ObjectKey> {
     /// What a key is called in logs and facts.
     called: fn(&Q) -> ObjectKey,
     /// The kind whose objects are reconciled, if it is one.
-    primary: Option<Kind>,
+    primary: Option<ScopedResource>,
     /// Its watch, and which indices that has.
     primary_index: Option<(WatchId, Box<HasIndex>)>,
     /// What it was to refer to things by, and has not.
@@ -312,7 +314,7 @@ impl<Q: Key> Controller<Q> {
     }
 
     fn declare<C: Watchable>(mut self, watch: &Watch<C>, declared: Declared<Q>) -> Controller<Q> {
-        let resource = &watch.kind().resource;
+        let resource = &watch.kind().api;
         self.needs.add(&resource.group, &resource.plural, &[Verb::List, Verb::Watch]);
         self.sources.push(declared);
         self
@@ -324,7 +326,8 @@ impl<Q: Key> Controller<Q> {
     }
 
     /// Declares what the reconciler does with objects of `C`, for [`Controller::permissions`]. [`crate::ensure`]
-    /// creates and patches; finalizers are patched in and out.
+    /// creates and patches; finalizers are patched in and out. For a kind that is known at run time only there is
+    /// [`Controller::writes_of`].
     pub fn writes<C: Resource<DynamicType = ()>>(mut self, verbs: &[Verb]) -> Controller<Q> {
         self.needs.allow::<C>(verbs);
         self
@@ -333,6 +336,18 @@ impl<Q: Key> Controller<Q> {
     /// Declares that the reconciler writes the status of `C` by [`crate::patch_status`].
     pub fn writes_status<C: Resource<DynamicType = ()>>(mut self) -> Controller<Q> {
         self.needs.allow_subresource::<C>("status", &[Verb::Patch]);
+        self
+    }
+
+    /// The same as [`Controller::writes`] for a kind that is known at run time only.
+    pub fn writes_of(mut self, kind: &ScopedResource, verbs: &[Verb]) -> Controller<Q> {
+        self.needs.add(&kind.api.group, &kind.api.plural, verbs);
+        self
+    }
+
+    /// The same as [`Controller::writes_status`] for a kind that is known at run time only.
+    pub fn writes_status_of(mut self, kind: &ScopedResource) -> Controller<Q> {
+        self.needs.add(&kind.api.group, &format!("{}/status", kind.api.plural), &[Verb::Patch]);
         self
     }
 
@@ -433,16 +448,16 @@ impl<Q: Key> Controller<Q> {
 }
 
 /// From an object to the key of the object that controls it, if that is of a kind.
-fn owner_map<C: Object>(kind: Option<Arc<Kind>>) -> MapFn<C, ObjectKey> {
+fn owner_map<C: Object>(kind: Option<Arc<ScopedResource>>) -> MapFn<C, ObjectKey> {
     Arc::new(move |object| kind.as_deref().and_then(|kind| owner_key(kind, object)).into_iter().collect())
 }
 
-fn owner_key<C: Object>(kind: &Kind, object: &Held<C>) -> Option<ObjectKey> {
+fn owner_key<C: Object>(kind: &ScopedResource, object: &Held<C>) -> Option<ObjectKey> {
     let meta = object.meta();
     let mut owners = meta.owner_references.iter().flatten();
     let owner = owners.find(|owner| {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        owner.controller == Some(true) && owner.kind == kind.resource.kind && group == kind.resource.group
+        owner.controller == Some(true) && owner.kind == kind.api.kind && group == kind.api.group
     })?;
     Some(match meta.namespace.as_deref().filter(|_| kind.is_namespaced) {
         Some(namespace) => ObjectKey::namespaced(namespace, &owner.name),

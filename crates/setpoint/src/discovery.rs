@@ -5,57 +5,44 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
 use http::header::ACCEPT;
+use kube::Client;
 use kube::core::discovery::v2::{
     ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscovery,
 };
-use kube::core::{ApiResource, DynamicObject, GroupVersion, Version};
-use kube::{Api, Client};
+use kube::core::{ApiResource, GroupVersion, Version};
 use serde_json::Value;
 use tokio::time::timeout;
+
+use crate::ScopedResource;
 
 /// How long the server may take to answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A resource that the server has, in its most stable version.
+/// A resource that the server has, in its most stable version: a [`ScopedResource`], and what can be done with it.
 #[derive(Clone, Debug)]
 pub struct ServedResource {
-    /// Its group, version, kind and plural.
-    pub api: ApiResource,
-    /// Whether its objects are in namespaces.
-    pub is_namespaced: bool,
+    resource: ScopedResource,
     verbs: Vec<String>,
+}
+
+impl Deref for ServedResource {
+    type Target = ScopedResource;
+
+    fn deref(&self) -> &ScopedResource {
+        &self.resource
+    }
 }
 
 impl ServedResource {
     /// Whether the server does this with it: one of [`kube::discovery::verbs`].
     pub fn has(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
-    }
-
-    /// Its name, as [`name_of`] has it.
-    pub fn name(&self) -> String {
-        name_of(&self.api)
-    }
-
-    /// The objects in a namespace, or in all.
-    pub fn objects(&self, client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
-        match namespace.filter(|_| self.is_namespaced) {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.api),
-            None => Api::all_with(client.clone(), &self.api),
-        }
-    }
-}
-
-/// `pods`, `deployments.apps`: the plural and the group, as `kubectl api-resources -o name` prints them.
-pub fn name_of(resource: &ApiResource) -> String {
-    match resource.group.as_str() {
-        "" => resource.plural.clone(),
-        group => format!("{}.{group}", resource.plural),
     }
 }
 
@@ -106,11 +93,8 @@ fn read(found: APIResourceDiscovery, version: &GroupVersion) -> Option<ServedRes
         kind,
         plural: found.resource?,
     };
-    Some(ServedResource {
-        api,
-        is_namespaced: found.scope.as_deref() == Some("Namespaced"),
-        verbs: found.verbs,
-    })
+    let is_namespaced = found.scope.as_deref() == Some("Namespaced");
+    Some(ServedResource { resource: ScopedResource { api, is_namespaced }, verbs: found.verbs })
 }
 
 /// The groups of one of the two documents of discovery. kube's own functions want lists where kube-apiserver has `null`: it hands on

@@ -14,6 +14,7 @@ pub use event::{Event, EventType};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource};
 pub use object::EventApi;
+use parking_lot::Mutex;
 use setpoint_env::{Env, Task};
 
 use self::event::Reporter;
@@ -57,7 +58,25 @@ use crate::Metrics;
 #[doc(alias = "EventRecorder")]
 pub struct Recorder {
     queue: Arc<Queue>,
+    log: Option<EventLog>,
     _task: Arc<Task<()>>,
+}
+
+/// What a recorder was given, whatever becomes of it: for unit tests.
+#[derive(Clone, Default)]
+pub(crate) struct EventLog(Arc<Mutex<Vec<String>>>);
+
+impl EventLog {
+    /// All of it, in order.
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+
+    fn add(&self, regarding: &ObjectReference, event: &Event) {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let object = format!("{}/{}", text(&regarding.kind), text(&regarding.name));
+        self.0.lock().push(format!("{} {} {object} {}", event.kind, event.reason, event.note));
+    }
 }
 
 /// Settings of a [`Recorder`].
@@ -70,6 +89,7 @@ pub struct RecorderBuilder {
     metrics: Metrics,
     capacity: usize,
     writers: usize,
+    log: Option<EventLog>,
 }
 
 impl Recorder {
@@ -91,6 +111,7 @@ impl Recorder {
             metrics: Metrics::default(),
             capacity: 1000,
             writers: sink::WRITERS,
+            log: None,
         }
     }
 
@@ -105,6 +126,9 @@ impl Recorder {
     /// Records an event about an object that only a reference is known of, or whose kind is known at run time
     /// only: `object.object_ref(&resource)`.
     pub fn event_about(&self, regarding: ObjectReference, event: Event) {
+        if let Some(log) = &self.log {
+            log.add(&regarding, &event);
+        }
         self.queue.record(regarding, event);
     }
 
@@ -165,13 +189,18 @@ impl RecorderBuilder {
         self
     }
 
+    pub(crate) fn log(mut self, log: &EventLog) -> RecorderBuilder {
+        self.log = Some(log.clone());
+        self
+    }
+
     /// The recorder. Call it inside a tokio runtime.
     pub fn build(self) -> Recorder {
-        let RecorderBuilder { client, source, api, env, metrics, capacity, writers } = self;
+        let RecorderBuilder { client, source, api, env, metrics, capacity, writers, log } = self;
         let queue = Arc::new(Queue::new(source.clone(), env.clone(), &metrics, capacity));
         let writer = sink::Writer::new(client, api, source, env.clone());
         let task = env.spawn(sink::run(queue.clone(), writer, writers));
-        Recorder { queue, _task: Arc::new(task) }
+        Recorder { queue, log, _task: Arc::new(task) }
     }
 }
 

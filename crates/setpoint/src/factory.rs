@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use kube::Client;
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::{DynamicObject, PartialObjectMeta};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use setpoint_env::Env;
@@ -15,7 +15,7 @@ use setpoint_env::Env;
 use crate::facts::Facts;
 use crate::informer::Identity;
 use crate::watch::{Watch, Watchable};
-use crate::{InformerBuilder, Metrics, Object, ReflectorConfig, SharedInformer};
+use crate::{InformerBuilder, Metrics, Object, ReflectorConfig, ScopedResource, SharedInformer};
 
 /// Hands out informers: the same one to everybody who asks for the same thing. Clones are the same factory.
 ///
@@ -143,7 +143,8 @@ impl SharedInformerFactory {
         SharedInformerFactory { client, defaults: Defaults::default(), informers: Arc::default() }
     }
 
-    /// Watch only this namespace; call it again for more. An empty name stands for all.
+    /// Watch only this namespace; call it again for more. An empty name stands for all. Kinds whose objects are in no
+    /// namespace are watched all the same.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> SharedInformerFactory {
         let namespace = namespace.into();
@@ -252,14 +253,14 @@ impl SharedInformerFactory {
     }
 
     /// The informer of a kind that is known at run time only.
-    pub fn dynamic(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
+    pub fn dynamic(&self, resource: &ScopedResource) -> SharedInformer<DynamicObject> {
         self.share(SharedInformer::dynamic(self.client.clone(), resource).inherit(&self.defaults))
     }
 
     /// The informer of the metadata of a kind that is known at run time only.
     pub fn dynamic_metadata(
         &self,
-        resource: &ApiResource,
+        resource: &ScopedResource,
     ) -> SharedInformer<PartialObjectMeta<DynamicObject>> {
         self.share(SharedInformer::dynamic_metadata(self.client.clone(), resource).inherit(&self.defaults))
     }

@@ -51,7 +51,21 @@
 //! # }
 //! ```
 //!
-//! [`Context::for_test`] is for unit tests of such a function. The rest of this page shows informers and listers on their own.
+//! # What a reconcile uses
+//!
+//! | to | there is |
+//! | --- | --- |
+//! | read | [`Context::lister`]; an index of a watch ([`Watch::index`]) to find objects by what is in them |
+//! | create and update what it owns | [`owner::set_controller`] and [`ensure`], or [`apply`] for server-side apply |
+//! | write a status | [`conditions`] and [`patch_status`] |
+//! | clean up what is outside of the cluster | [`finalize`] |
+//! | tell people | [`Context::recorder`] and [`Event`] |
+//! | come again | [`Action::requeue_after`]; an error is retried, unless it is [terminal](ReconcileError::terminal) |
+//! | be called when an object changes that it only names | [`Controller::refers_to`], [`Controller::watches`] |
+//! | be allowed to | [`Controller::writes`] and its like, from which `setpoint gen rbac` makes the role |
+//! | be tested | [`Context::for_test`] |
+//!
+//! The rest of this page shows informers and listers on their own.
 //!
 //! # Watch one kind
 //!
@@ -227,6 +241,7 @@ pub mod owner;
 pub mod permissions;
 pub mod reasons;
 mod reflector;
+mod resource;
 mod scope;
 pub mod server;
 mod status;
@@ -264,6 +279,7 @@ pub use object::{Object, Trimmed};
 pub use permissions::{Permissions, Verb};
 pub use reasons::{Cause, Reason, Reasons};
 pub use reflector::{Backoff, ReflectorConfig, ReflectorError, ReflectorFailure};
+pub use resource::ScopedResource;
 pub use scope::Scope;
 pub use setpoint_env::Env;
 pub use status::patch_status;

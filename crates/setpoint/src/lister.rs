@@ -25,6 +25,10 @@ impl<T: Object> Lister<T> {
         Lister { indexer }
     }
 
+    pub(crate) fn indexer(&self) -> &Arc<Indexer<T>> {
+        &self.indexer
+    }
+
     /// Whether two read from the same cache.
     pub(crate) fn is_same(&self, other: &Lister<T>) -> bool {
         Arc::ptr_eq(&self.indexer, &other.indexer)

@@ -28,6 +28,8 @@ pub struct Permissions {
     pub namespaces: Vec<String>,
     /// The namespace and the name of the lease that it is elected by.
     pub lease: Option<(String, String)>,
+    /// The namespaces and names of the Secrets with the certificates of its webhooks.
+    pub certificates: BTreeSet<(String, String)>,
 }
 
 impl Permissions {
@@ -46,11 +48,12 @@ impl Permissions {
         self.rules.entry((group.to_owned(), resource.to_owned())).or_default().extend(verbs);
     }
 
-    /// Adds everything that another needs.
+    /// Adds everything that another does. Where it works, and the lease that it is elected by, stay as they are.
     pub fn merge(&mut self, other: &Permissions) {
         for ((group, resource), verbs) in &other.rules {
             self.rules.entry((group.clone(), resource.clone())).or_default().extend(verbs);
         }
+        self.certificates.extend(other.certificates.iter().cloned());
     }
 
     /// The verbs on a resource, in order.

@@ -4,12 +4,11 @@ mod predicate;
 mod selector;
 
 use std::any::TypeId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeFull;
 use std::sync::Arc;
 
-use k8s_openapi::NamespaceResourceScope;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::{Client, Resource};
 use serde::Serialize;
@@ -20,7 +19,7 @@ use self::selector::joined;
 pub(crate) use self::selector::takes;
 use crate::factory::Defaults;
 use crate::indexer::IndexFn;
-use crate::{Held, InformerBuilder, SharedInformer};
+use crate::{Held, InformerBuilder, ScopedResource, SharedInformer};
 
 /// What can be watched: every [`kube::Resource`], also a [`DynamicObject`], and the metadata of either.
 pub trait Watchable: Resource + Serialize + DeserializeOwned + Clone + Send + Sync + 'static {}
@@ -53,7 +52,7 @@ impl<K> Watchable for K where K: Resource + Serialize + DeserializeOwned + Clone
 /// indices: they are all in the one cache.
 #[must_use]
 pub struct Watch<T> {
-    kind: Kind,
+    kind: ScopedResource,
     make: Make<T>,
     labels: BTreeSet<String>,
     fields: BTreeSet<String>,
@@ -66,13 +65,6 @@ pub struct Watch<T> {
 /// An informer of the kind, without selectors.
 type Make<T> = Arc<dyn Fn(Client) -> InformerBuilder<T> + Send + Sync>;
 
-/// What is known of a kind, whatever its type.
-#[derive(Clone, Debug)]
-pub(crate) struct Kind {
-    pub(crate) resource: ApiResource,
-    pub(crate) is_namespaced: bool,
-}
-
 /// What a watch caches: equal for two that would cache the same, however they came about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WatchId {
@@ -80,24 +72,22 @@ pub(crate) struct WatchId {
     what: String,
 }
 
-impl<K: Watchable + Resource<DynamicType = (), Scope: 'static>> Watch<K> {
+impl<K: Watchable + Resource<DynamicType = ()>> Watch<K> {
     /// Every object of a kind, in the namespaces that the [factory](crate::SharedInformerFactory) is for.
     pub fn new() -> Watch<K> {
-        let is_namespaced = TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>();
-        let kind = Kind { resource: ApiResource::erase::<K>(&()), is_namespaced };
-        Watch::with(kind, SharedInformer::<K>::builder)
+        Watch::with(ScopedResource::of::<K>(), SharedInformer::<K>::builder)
     }
 
     /// The same, but nothing more than the metadata of each object is asked for and cached.
     pub fn metadata_only() -> Watch<PartialObjectMeta<K>>
     where
-        PartialObjectMeta<K>: Watchable + Resource<DynamicType = (), Scope: 'static>,
+        PartialObjectMeta<K>: Watchable + Resource<DynamicType = ()>,
     {
         Watch::new()
     }
 }
 
-impl<K: Watchable + Resource<DynamicType = (), Scope: 'static>> Default for Watch<K> {
+impl<K: Watchable + Resource<DynamicType = ()>> Default for Watch<K> {
     fn default() -> Watch<K> {
         Watch::new()
     }
@@ -105,26 +95,23 @@ impl<K: Watchable + Resource<DynamicType = (), Scope: 'static>> Default for Watc
 
 impl Watch<DynamicObject> {
     /// Every object of a kind that is known at run time only ([`find_resource`](crate::client::find_resource)).
-    pub fn dynamic(resource: &ApiResource) -> Watch<DynamicObject> {
-        let (kind, resource) = (Kind::dynamic(resource), resource.clone());
-        Watch::with(kind, move |client| SharedInformer::dynamic(client, &resource))
+    pub fn dynamic(resource: &ScopedResource) -> Watch<DynamicObject> {
+        let kind = resource.clone();
+        Watch::with(kind.clone(), move |client| SharedInformer::dynamic(client, &kind))
     }
 
     /// The same, but nothing more than the metadata of each object is asked for and cached.
-    pub fn dynamic_metadata_only(resource: &ApiResource) -> Watch<PartialObjectMeta<DynamicObject>> {
-        let (kind, resource) = (Kind::dynamic(resource), resource.clone());
-        Watch::with(kind, move |client| SharedInformer::dynamic_metadata(client, &resource))
-    }
-}
-
-impl Kind {
-    fn dynamic(resource: &ApiResource) -> Kind {
-        Kind { resource: resource.clone(), is_namespaced: true }
+    pub fn dynamic_metadata_only(resource: &ScopedResource) -> Watch<PartialObjectMeta<DynamicObject>> {
+        let kind = resource.clone();
+        Watch::with(kind.clone(), move |client| SharedInformer::dynamic_metadata(client, &kind))
     }
 }
 
 impl<T: Watchable> Watch<T> {
-    fn with(kind: Kind, make: impl Fn(Client) -> InformerBuilder<T> + Send + Sync + 'static) -> Watch<T> {
+    fn with(
+        kind: ScopedResource,
+        make: impl Fn(Client) -> InformerBuilder<T> + Send + Sync + 'static,
+    ) -> Watch<T> {
         Watch {
             kind,
             make: Arc::new(make),
@@ -152,15 +139,9 @@ impl<T: Watchable> Watch<T> {
 
     /// Only objects of these namespaces, whatever the [factory](crate::SharedInformerFactory) is for; with none, or
     /// one without a name, of all. Each has a list and watch of its own, and all are in one cache. Called again, it adds to them.
+    /// It means nothing for a kind whose objects are in no namespace.
     pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Watch<T> {
         self.namespaces.get_or_insert_default().extend(namespaces.into_iter().map(Into::into));
-        self
-    }
-
-    /// The objects of a dynamic kind are in no namespace. (Of other kinds that is known.) Say it if such objects own others
-    /// that are in one: an owner reference names no namespace.
-    pub fn cluster_scoped(mut self) -> Watch<T> {
-        self.kind.is_namespaced = false;
         self
     }
 
@@ -231,7 +212,24 @@ impl<T: Watchable> Watch<T> {
         self.indices.iter().any(|(other, _)| other == name)
     }
 
-    pub(crate) fn kind(&self) -> &Kind {
+    /// Whether its namespaces and labels take an object. (What fields there are, the server knows.)
+    pub(crate) fn takes(&self, object: &T) -> bool {
+        let meta = object.meta();
+        let is_there = match self.namespaces.as_ref().filter(|_| self.kind.is_namespaced) {
+            Some(names) if !names.is_empty() && !names.contains("") => {
+                meta.namespace.as_ref().is_some_and(|namespace| names.contains(namespace))
+            }
+            _ => true,
+        };
+        let labels = meta.labels.as_ref();
+        is_there
+            && self.labels.iter().all(|selector| match labels {
+                Some(labels) => takes(selector, labels),
+                None => takes(selector, &BTreeMap::new()),
+            })
+    }
+
+    pub(crate) fn kind(&self) -> &ScopedResource {
         &self.kind
     }
 
@@ -242,9 +240,7 @@ impl<T: Watchable> Watch<T> {
     /// The informer that it asks for.
     pub(crate) fn builder(&self, client: Client, defaults: &Defaults) -> InformerBuilder<T> {
         let mut builder = (self.make)(client).inherit(defaults);
-        if !self.kind.is_namespaced {
-            builder = builder.in_namespaces([]);
-        } else if let Some(namespaces) = &self.namespaces {
+        if let Some(namespaces) = &self.namespaces {
             builder = builder.in_namespaces(namespaces.iter().cloned());
         }
         if let Some(labels) = joined(&self.labels) {
@@ -257,12 +253,9 @@ impl<T: Watchable> Watch<T> {
     }
 
     pub(crate) fn id(&self) -> WatchId {
-        let ApiResource { api_version, plural, .. } = &self.kind.resource;
-        let scope = if self.kind.is_namespaced { "namespaced" } else { "cluster" };
-        let what = format!(
-            "{api_version} {plural} {scope} {:?} {:?} {:?}",
-            self.namespaces, self.labels, self.fields
-        );
+        let ApiResource { api_version, plural, .. } = &self.kind.api;
+        let namespaces = self.namespaces.as_ref().filter(|_| self.kind.is_namespaced);
+        let what = format!("{api_version} {plural} {namespaces:?} {:?} {:?}", self.labels, self.fields);
         WatchId { cached: TypeId::of::<T>(), what }
     }
 }
@@ -284,17 +277,13 @@ impl<T> Clone for Watch<T> {
 /// `pods`, `deployments.apps with labels app=web in a, b`.
 impl<T> fmt::Display for Watch<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ApiResource { plural, group, .. } = &self.kind.resource;
-        f.write_str(plural)?;
-        if !group.is_empty() {
-            write!(f, ".{group}")?;
-        }
+        f.write_str(&self.kind.name())?;
         for (what, selectors) in [("labels", &self.labels), ("fields", &self.fields)] {
             if let Some(selectors) = joined(selectors) {
                 write!(f, " with {what} {selectors}")?;
             }
         }
-        match &self.namespaces {
+        match self.namespaces.as_ref().filter(|_| self.kind.is_namespaced) {
             Some(namespaces) if !namespaces.is_empty() => {
                 let all: Vec<&str> = namespaces.iter().map(String::as_str).collect();
                 write!(f, " in {}", all.join(", "))
@@ -329,7 +318,7 @@ impl<T> IntoWatch<T> for &Watch<T> {
 }
 
 /// `..` is every object of the kind, as it is every item of a collection.
-impl<K: Watchable + Resource<DynamicType = (), Scope: 'static>> IntoWatch<K> for RangeFull {
+impl<K: Watchable + Resource<DynamicType = ()>> IntoWatch<K> for RangeFull {
     fn into_watch(self) -> Watch<K> {
         Watch::new()
     }
@@ -337,7 +326,7 @@ impl<K: Watchable + Resource<DynamicType = (), Scope: 'static>> IntoWatch<K> for
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::api::core::v1::{Node, Pod};
 
     use super::*;
 
@@ -360,9 +349,12 @@ mod tests {
     }
 
     #[test]
-    fn a_dynamic_kind_in_namespaces_or_in_none_is_another_watch() {
-        let kind = ApiResource::erase::<Pod>(&());
-        assert_ne!(Watch::dynamic(&kind).id(), Watch::dynamic(&kind).cluster_scoped().id());
+    fn namespaces_mean_nothing_for_a_kind_that_is_in_none() {
+        let kind = ScopedResource::of::<Node>();
+        let (all, some) = (Watch::dynamic(&kind), Watch::dynamic(&kind).namespaces(["a"]));
+        assert_eq!((all.id(), all.to_string()), (some.id(), some.to_string()));
+        let kind = ScopedResource::of::<Pod>();
+        assert_ne!(Watch::dynamic(&kind).id(), Watch::dynamic(&kind).namespaces(["a"]).id());
     }
 
     #[test]

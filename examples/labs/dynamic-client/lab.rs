@@ -3,8 +3,7 @@
 use anyhow::Context;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::ListParams;
-use kube::core::DynamicObject;
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 use setpoint::client::find_resource;
 
 use crate::Print;
@@ -19,9 +18,9 @@ pub async fn list(
 ) -> anyhow::Result<()> {
     let found = find_resource(client, group, version, plural).await?;
     let resource = found.with_context(|| format!("the server has no {plural} in {group}/{version}"))?;
-    let objects: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    for object in &objects.list(&ListParams::default()).await? {
-        print(format!("{} {}/{}", resource.kind, object.namespace().unwrap_or_default(), object.name_any()));
+    for object in &resource.objects(client, None).list(&ListParams::default()).await? {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        print(format!("{} {namespace}/{name}", resource.api.kind));
         // What is not metadata is plain JSON; a typed object is one conversion away.
         if (group, plural) == ("apps", "deployments") {
             let deployment: Deployment = object.clone().try_parse()?;

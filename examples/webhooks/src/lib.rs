@@ -1,13 +1,13 @@
 //! Webhooks for `Backup`: one that fills in, one that checks, one that converts between its versions.
 //!
 //! Everything that a cluster must know (the definition, the two webhook configurations) is [`install`]ed; what it
-//! asks is answered by [`server`].
+//! asks is answered by [`server`]. Whom it is to trust, [`certificates`] tell it.
+
+use std::net::SocketAddr;
 
 pub mod backup;
 
 use backup::{GROUP, v1, v1alpha1};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -21,16 +21,20 @@ use kube::{Client, CustomResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use setpoint::webhook::{AdmissionRequest, Certificates, ConversionError, Mutation, Verdict, WebhookServer};
+use setpoint::webhook::{
+    AdmissionRequest, Certificates, ConversionError, ManagedCertificates, Mutation, Verdict, WebhookServer,
+};
 use setpoint::{Permissions, Verb};
 
 /// Who applies the definition and the configurations.
 const MANAGER: &str = "example-webhooks";
+/// The definition of both versions.
+const DEFINITION: &str = "backups.backups.setpoint.dev";
 /// How long a backup is kept if nobody says so.
 const DEFAULT_DAYS: u32 = 30;
 
 /// The server with its three webhooks.
-pub fn server(certificates: Certificates) -> WebhookServer {
+pub fn server(certificates: impl Into<Certificates>) -> WebhookServer {
     WebhookServer::new(certificates)
         .mutate("/mutate", fill_in)
         .validate("/validate", check)
@@ -78,25 +82,36 @@ where
     Ok(object)
 }
 
+/// Certificates that all replicas share, for a server at an address. They are renewed in time, and the cluster is told to
+/// trust them.
+pub fn certificates(client: &Client, address: SocketAddr) -> ManagedCertificates {
+    ManagedCertificates::new(client.clone(), client.default_namespace(), format!("{MANAGER}-tls"))
+        .name(address.ip().to_string())
+        .mutating(MANAGER)
+        .validating(MANAGER)
+        .conversion(DEFINITION)
+}
+
 /// The definition of both versions, converted by the webhook at `url`.
-pub fn definition(url: &str, ca_bundle: &str) -> anyhow::Result<CustomResourceDefinition> {
+pub fn definition(url: &str) -> anyhow::Result<CustomResourceDefinition> {
     let mut definition = merge_crds(vec![v1alpha1::Backup::crd(), v1::Backup::crd()], "v1")?;
     let conversion: CustomResourceConversion = serde_json::from_value(json!({
         "strategy": "Webhook",
-        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": client_config(url, "/convert", ca_bundle)}
+        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": client_config(url, "/convert")}
     }))?;
     definition.spec.conversion = Some(conversion);
     Ok(definition)
 }
 
-fn client_config(url: &str, path: &str, ca_bundle: &str) -> Value {
-    json!({"url": format!("{url}{path}"), "caBundle": STANDARD.encode(ca_bundle)})
+/// Without a `caBundle`: that is for [`certificates`].
+fn client_config(url: &str, path: &str) -> Value {
+    json!({"url": format!("{url}{path}")})
 }
 
-fn webhook(name: &str, url: &str, path: &str, ca_bundle: &str) -> Value {
+fn webhook(name: &str, url: &str, path: &str) -> Value {
     json!({
         "name": format!("{name}.{GROUP}"),
-        "clientConfig": client_config(url, path, ca_bundle),
+        "clientConfig": client_config(url, path),
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "rules": [{
@@ -108,26 +123,26 @@ fn webhook(name: &str, url: &str, path: &str, ca_bundle: &str) -> Value {
 }
 
 /// Tells a cluster about the kind and its webhooks, which it reaches at `url`.
-pub async fn install(client: &Client, url: &str, ca_bundle: &str) -> anyhow::Result<()> {
+pub async fn install(client: &Client, url: &str) -> anyhow::Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    apply(&definitions, "backups.backups.setpoint.dev", &definition(url, ca_bundle)?).await?;
+    apply(&definitions, DEFINITION, &definition(url)?).await?;
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     let configuration = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": MANAGER}, "webhooks": [webhook("fill-in", url, "/mutate", ca_bundle)]
+        "metadata": {"name": MANAGER}, "webhooks": [webhook("fill-in", url, "/mutate")]
     });
     apply(&mutating, MANAGER, &configuration).await?;
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let configuration = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": MANAGER}, "webhooks": [webhook("check", url, "/validate", ca_bundle)]
+        "metadata": {"name": MANAGER}, "webhooks": [webhook("check", url, "/validate")]
     });
     apply(&validating, MANAGER, &configuration).await
 }
 
-/// What an API server has to allow whoever calls [`install`]: `manifests/rbac.yaml` is made from it.
-pub fn permissions() -> Permissions {
-    let mut needs = Permissions::default();
+/// What an API server has to allow whoever calls [`install`] and has [`certificates`]: `manifests/rbac.yaml` is made from it.
+pub fn permissions(certificates: &ManagedCertificates) -> Permissions {
+    let mut needs = certificates.permissions();
     // What is applied for the first time is created.
     let verbs = [Verb::Create, Verb::Patch];
     needs.allow::<CustomResourceDefinition>(&verbs);

@@ -4,13 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
-use setpoint::webhook::Certificates;
 use setpoint::{ClientConfig, Manager};
 
 /// Serve the admission and conversion webhooks of the example kind Backup
 ///
-/// The certificate is made at the start and signed by itself; the cluster is told to trust it. So this is for one
-/// replica that runs beside its API server, such as `setpoint up`.
+/// All replicas share their certificates, in a Secret; they are renewed in time, and the cluster is told to trust
+/// them.
 #[derive(Parser)]
 struct Arguments {
     /// Where to listen; the API server must reach it there
@@ -25,14 +24,14 @@ struct Arguments {
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let arguments = Arguments::parse();
-    let (certificates, ca_bundle) = Certificates::self_signed([arguments.listen.ip().to_string()])?;
     let mut config = ClientConfig::new();
     if let Some(path) = arguments.kubeconfig {
         config = config.kubeconfig(path);
     }
     let client = config.connect().await?;
     let url = format!("https://{}", arguments.listen);
-    example_webhooks::install(&client, &url, &ca_bundle).await?;
+    example_webhooks::install(&client, &url).await?;
+    let certificates = example_webhooks::certificates(&client, arguments.listen);
     Manager::new(client)
         .webhooks(arguments.listen, example_webhooks::server(certificates))
         .stop_on_signals()

@@ -1,24 +1,44 @@
 //! The webhooks over real TLS, asked by an API server in this process.
 
+use std::time::Duration;
+
 use example_webhooks::backup::{v1, v1alpha1};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use setpoint::Env;
-use setpoint::webhook::Certificates;
 use setpoint_apiserver::ApiServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+/// Waits until the last of those who call the webhooks knows whom to trust.
+async fn trusted(client: &kube::Client) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let is_trusted = async || {
+        let definition = definitions.get("backups.backups.setpoint.dev").await.unwrap();
+        let webhook = definition.spec.conversion.and_then(|conversion| conversion.webhook);
+        let caller = webhook.and_then(|webhook| webhook.client_config);
+        caller.is_some_and(|caller| caller.ca_bundle.is_some())
+    };
+    let wait = async {
+        while !is_trusted().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("a bundle");
+}
+
 /// Runs a scenario with the webhooks installed.
 async fn installed(scenario: impl AsyncFnOnce(kube::Client)) {
-    let (certificates, ca_bundle) = Certificates::self_signed(["127.0.0.1"]).unwrap();
+    let client = ApiServer::builder().build().client();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("https://{}", listener.local_addr().unwrap());
+    let address = listener.local_addr().unwrap();
+    example_webhooks::install(&client, &format!("https://{address}")).await.unwrap();
+    let certificates = example_webhooks::certificates(&client, address);
     let webhooks = example_webhooks::server(certificates);
     let _serving = Env::system().spawn(webhooks.serve(listener, CancellationToken::new()));
-    let server = ApiServer::builder().build();
-    example_webhooks::install(&server.client(), &url, &ca_bundle).await.unwrap();
-    scenario(server.client()).await;
+    trusted(&client).await;
+    scenario(client).await;
 }
 
 fn old(name: &str, schedule: &str) -> v1alpha1::Backup {

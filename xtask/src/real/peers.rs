@@ -59,6 +59,9 @@ pub(crate) const CONTROLLER_RUNTIME: Peer = Peer {
     versioned_by: "sigs.k8s.io/controller-runtime",
 };
 
+/// What tells the items of controller-runtime, with the operator of the guide.
+pub(crate) const GUIDES: Peer = Peer { name: "guides", module: "guides", ..CONTROLLER_RUNTIME };
+
 pub(crate) const HELM: Peer = Peer {
     name: "helm",
     module: "helm",
@@ -108,7 +111,7 @@ pub(crate) const PROMETHEUS_OPERATOR: Peer = Peer {
 };
 
 /// Every peer, in the order in which they are wanted.
-pub(crate) const ALL: [&Peer; 12] = [
+pub(crate) const ALL: [&Peer; 13] = [
     &KUBECTL,
     &OLD_KUBECTL,
     &CLIENT_GO,
@@ -118,6 +121,7 @@ pub(crate) const ALL: [&Peer; 12] = [
     &KUBE_SCHEDULER,
     &HELM,
     &CONTROLLER_RUNTIME,
+    &GUIDES,
     &SAMPLE_CONTROLLER,
     &SAMPLE_APISERVER,
     &PROMETHEUS_OPERATOR,

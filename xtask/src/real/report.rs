@@ -30,6 +30,11 @@ impl Filter {
         let taken = |word: &String| suite.starts_with(word.split('/').next().unwrap_or(word));
         self.only.is_empty() || self.only.iter().any(taken)
     }
+
+    /// Whether nothing but this suite is wanted: then nothing else has to be built.
+    pub(crate) fn is_only(&self, suite: &str) -> bool {
+        !self.only.is_empty() && self.only.iter().all(|word| word.split('/').next() == Some(suite))
+    }
 }
 
 /// Counts and prints.
@@ -114,6 +119,7 @@ mod tests {
         assert!(!filter.takes("kubectl-1.37.1", "delete"));
         assert!(!filter.takes("kubectl-1.34.4", "scale a deployment"));
         assert!(filter.takes("startup", "anything"));
+        assert!(!filter.is_only("startup") && Filter::new(&["Guides/go".to_owned()]).is_only("guides"));
         assert!(filter.takes_suite("kubectl-1.37.1") && !filter.takes_suite("client-go"));
     }
 

@@ -9,7 +9,7 @@ use setpoint::discovery::{self, ServedResource};
 use setpoint::kube::ResourceExt;
 use setpoint::kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use setpoint::kube::discovery::verbs;
-use setpoint::{HandlerFns, Held, SharedInformer};
+use setpoint::{HandlerFns, Held, ScopedResource, SharedInformer};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -50,7 +50,7 @@ impl Monitors {
     pub(super) fn new(collector: Collector) -> Monitors {
         let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         let resource = ApiResource::from_gvk_with_plural(&kind, "customresourcedefinitions");
-        let definitions = informer(&collector, &resource);
+        let definitions = informer(&collector, &ScopedResource::cluster(resource));
         let changed = Arc::new(Notify::new());
         let dropped: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let (added, updated, deleted) = (changed.clone(), changed.clone(), changed.clone());
@@ -151,7 +151,7 @@ impl Monitors {
     }
 
     fn watch(&self, resource: Arc<ServedResource>) -> SharedInformer<Metadata> {
-        let informer = informer(&self.collector, &resource.api);
+        let informer = informer(&self.collector, &resource);
         let (adding, updating, deleting) =
             (self.collector.clone(), self.collector.clone(), self.collector.clone());
         let (added, updated) = (resource.clone(), resource);
@@ -185,7 +185,8 @@ fn versioned(resource: &ServedResource) -> String {
 /// Tells when a group-version of another server comes, answers, is away or goes.
 fn api_services(collector: &Collector, changed: &Arc<Notify>) -> SharedInformer<Metadata> {
     let kind = GroupVersionKind::gvk("apiregistration.k8s.io", "v1", "APIService");
-    let services = informer(collector, &ApiResource::from_gvk_with_plural(&kind, "apiservices"));
+    let resource = ApiResource::from_gvk_with_plural(&kind, "apiservices");
+    let services = informer(collector, &ScopedResource::cluster(resource));
     let (updated, deleted) = (changed.clone(), changed.clone());
     // Those of this server come with definitions; one of another server is updated once it answers.
     let handler = services.add_handler(
@@ -198,7 +199,7 @@ fn api_services(collector: &Collector, changed: &Arc<Notify>) -> SharedInformer<
     services
 }
 
-fn informer(collector: &Collector, resource: &ApiResource) -> SharedInformer<Metadata> {
+fn informer(collector: &Collector, resource: &ScopedResource) -> SharedInformer<Metadata> {
     SharedInformer::dynamic_metadata(collector.client.clone(), resource).env(collector.env.clone()).build()
 }
 

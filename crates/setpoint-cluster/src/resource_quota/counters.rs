@@ -147,9 +147,8 @@ impl Counters {
     }
 
     fn informer(&self, resource: &ServedResource) -> SharedInformer<Metadata> {
-        let informer = SharedInformer::dynamic_metadata(self.client.clone(), &resource.api)
-            .env(self.env.clone())
-            .build();
+        let informer =
+            SharedInformer::dynamic_metadata(self.client.clone(), resource).env(self.env.clone()).build();
         let releases = self.releases.clone();
         let handler = HandlerFns::new().on_delete(move |gone: &Deleted<Metadata>| {
             releases.in_namespace(gone.object.key().namespace().unwrap_or_default());

@@ -56,6 +56,7 @@ mod tests {
         needs.add("example.com", "foos/status", &[Verb::Patch]);
         needs.add("", "configmaps", &[Verb::List, Verb::Watch]);
         needs.lease = Some(("system".to_owned(), "foo".to_owned()));
+        needs.certificates.insert(("system".to_owned(), "foo-tls".to_owned()));
         needs
     }
 

@@ -90,6 +90,7 @@ impl Example {
 /// The same without one verb on one resource.
 fn without(permissions: &Permissions, left_out: (&str, &str, setpoint::Verb)) -> Permissions {
     let mut rest = Permissions::default();
+    rest.certificates = permissions.certificates.clone();
     for (group, resource, verbs) in permissions.iter() {
         let kept: Vec<_> =
             verbs.iter().copied().filter(|&verb| (group, resource, verb) != left_out).collect();

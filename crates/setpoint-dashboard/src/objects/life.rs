@@ -8,11 +8,10 @@ use bytes::Bytes;
 use futures::Stream;
 use http::HeaderMap;
 use kube::Client;
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::DynamicObject;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use setpoint::discovery::name_of;
-use setpoint::{Deleted, Facts, HandlerFns, Held, ObjectKey, Registration, SharedInformer};
+use setpoint::{Deleted, Facts, HandlerFns, Held, ObjectKey, Registration, ScopedResource, SharedInformer};
 use setpoint_env::Env;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
@@ -82,7 +81,7 @@ impl Life {
         client: Client,
         env: Env,
         facts: Facts,
-        resource: &ApiResource,
+        resource: &ScopedResource,
         key: &ObjectKey,
     ) -> Life {
         let mut builder = SharedInformer::dynamic(client, resource)
@@ -94,7 +93,7 @@ impl Life {
         }
         let informer = builder.build();
         let states: Arc<States> = Arc::default();
-        let is_secret = resource.plural == "secrets" && resource.group.is_empty();
+        let is_secret = resource.name() == "secrets";
         let sender = states.clone();
         let tell = move |what: &str, object: &Held<DynamicObject>| {
             let mut value = json!(**object.object());
@@ -111,7 +110,7 @@ impl Life {
             .on_delete(move |gone: &Deleted<DynamicObject>| deleted("deleted", &gone.object));
         let handler = informer.add_handler(handler);
         informer.start();
-        let (resource, key) = (name_of(resource), key.clone());
+        let (resource, key) = (resource.name(), key.clone());
         Life { _informer: informer, _handler: handler, states, resource, key }
     }
 

@@ -2,8 +2,6 @@
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
-use kube::api::Api;
-use kube::core::DynamicObject;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -35,11 +33,7 @@ impl Objects {
             return;
         }
         let Ok(kind) = shown.kind(&node.resource) else { return };
-        let client = self.client.clone();
-        let api: Api<DynamicObject> = match node.key.namespace() {
-            Some(namespace) => Api::namespaced_with(client, namespace, &kind.resource),
-            None => Api::all_with(client, &kind.resource),
-        };
+        let api = kind.resource.objects(&self.client, node.key.namespace());
         // What cannot be read has no state; the tree shows that it is there.
         if let Ok(Ok(object)) = timeout(ANSWER_TIME, api.get(node.key.name())).await {
             node.state = in_words(&object.data);

@@ -59,7 +59,7 @@ fn owner_of<'a>(kinds: &'a [Kind], object: &Meta) -> Option<(&'a Kind, Arc<Meta>
     let owners = object.metadata.owner_references.as_ref()?;
     let owner = owners.iter().find(|owner| owner.controller == Some(true)).or_else(|| owners.first())?;
     let kind = kinds.iter().find(|kind| is_of(kind, owner))?;
-    let key = match object.metadata.namespace.as_deref().filter(|_| kind.is_namespaced) {
+    let key = match object.metadata.namespace.as_deref().filter(|_| kind.resource.is_namespaced) {
         Some(namespace) => ObjectKey::namespaced(namespace, &owner.name),
         None => ObjectKey::cluster(&owner.name),
     };
@@ -70,7 +70,7 @@ fn owner_of<'a>(kinds: &'a [Kind], object: &Meta) -> Option<(&'a Kind, Arc<Meta>
 
 fn is_of(kind: &Kind, owner: &OwnerReference) -> bool {
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    kind.resource.kind == owner.kind && kind.resource.group == group
+    kind.resource.api.kind == owner.kind && kind.resource.api.group == group
 }
 
 struct Walk<'a> {
@@ -91,7 +91,7 @@ impl Walk<'_> {
         }
         self.nodes.push(Node {
             resource: kind.name.clone(),
-            kind: kind.resource.kind.clone(),
+            kind: kind.resource.api.kind.clone(),
             key,
             version: meta.resource_version.clone().unwrap_or_default(),
             parent: parent.map(str::to_owned),

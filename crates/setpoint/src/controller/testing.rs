@@ -13,6 +13,7 @@ use kube::api::PostParams;
 use kube::client::Body;
 use kube::core::Request as PathRequest;
 use parking_lot::Mutex;
+use serde::Serialize;
 use serde_json::Value;
 use setpoint_env::Env;
 use tokio::sync::watch;
@@ -23,8 +24,9 @@ use super::context::Shared;
 use super::listers::Listers;
 use super::{Context, Watches};
 use crate::ensure::memory::Memory;
-use crate::watch::{IntoWatch, Watchable};
-use crate::{Held, Indexer, Lister, MapStore, Reasons, Recorder};
+use crate::events::EventLog;
+use crate::watch::{IntoWatch, Watch, Watchable};
+use crate::{Held, Indexer, Lister, MapStore, Reasons, Recorder, ScopedResource};
 
 /// A request that a reconcile made in a test.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +55,9 @@ type Log = Arc<Mutex<Vec<Request>>>;
 pub struct TestContext {
     server: Client,
     log: Log,
+    events: EventLog,
     listers: Arc<Listers>,
+    reasons: Reasons,
     state: Option<Arc<dyn Any + Send + Sync>>,
     env: Env,
 }
@@ -96,7 +100,9 @@ impl Context {
         TestContext {
             server: client,
             log: Log::default(),
+            events: EventLog::default(),
             listers: Arc::default(),
+            reasons: Reasons::default(),
             state: None,
             env: Env::seeded(0),
         }
@@ -105,56 +111,102 @@ impl Context {
 
 impl TestContext {
     /// A cache of these objects, with the indices of the watch, as [`Context::lister`] and [`Context::lister_of`] read it. The
-    /// server may have others: so a test can say what the reconcile sees while its cache is behind.
+    /// server may have others: so a test can say what the reconcile sees while its cache is behind. Called again with an equal
+    /// watch, it adds to the same cache. What the namespaces or labels of the watch leave out is not cached. An object that
+    /// should be in a namespace and names none is in the client's default one.
+    ///
+    /// # Panics
+    /// If an index has the name of another one of the same cache. A controller would not start.
+    #[track_caller]
     pub fn cached<T: Watchable>(
         self,
         watch: impl IntoWatch<T>,
         objects: impl IntoIterator<Item = T>,
     ) -> TestContext {
-        let (watch, indexer) = (watch.into_watch(), Indexer::from_box(Box::new(MapStore::default())));
+        let watch = watch.into_watch();
+        let indexer = self.cache_of(&watch);
         for (name, function) in watch.indices() {
-            // A name that is taken keeps a controller from starting; here there is none.
-            let _taken = indexer.ensure_index(name, function);
+            if let Err(error) = indexer.ensure_index(name, function) {
+                panic!("{watch}: {error}");
+            }
         }
         indexer.write(|writer| {
-            for object in objects.into_iter().filter_map(Held::named) {
-                writer.put(object);
+            for mut object in objects {
+                if watch.kind().is_namespaced {
+                    let namespace = || self.server.default_namespace().to_owned();
+                    object.meta_mut().namespace.get_or_insert_with(namespace);
+                }
+                if let Some(object) = Some(object).filter(|object| watch.takes(object)).and_then(Held::named)
+                {
+                    writer.put(object);
+                }
             }
         });
-        self.listers.add((watch.id(), watch.to_string()), Lister::new(Arc::new(indexer)));
         self
     }
 
-    /// The same with objects that the server has, too: each is created, with its status, and cached as the server stored
-    /// it. No notes are taken of these requests.
-    pub async fn stored<K>(self, objects: impl IntoIterator<Item = K>) -> Result<TestContext, kube::Error>
-    where
-        K: Watchable + kube::Resource<DynamicType = (), Scope: 'static>,
-    {
-        let mut stored = Vec::new();
-        for object in objects {
-            stored.push(self.store(&object).await?);
+    /// What equal watches share.
+    fn cache_of<T: Watchable>(&self, watch: &Watch<T>) -> Arc<Indexer<T>> {
+        if let Ok(lister) = self.listers.of(&watch.id(), watch, "") {
+            return lister.indexer().clone();
         }
-        Ok(self.cached(.., stored))
+        let indexer = Arc::new(Indexer::from_box(Box::new(MapStore::default())));
+        self.listers.add((watch.id(), watch.to_string()), Lister::new(indexer.clone()));
+        indexer
     }
 
-    async fn store<K>(&self, object: &K) -> Result<K, kube::Error>
+    /// Objects that both the server and the cache of all objects of their kind have: each is created, with its status, and
+    /// cached as the server stored it. No notes are taken of these requests. The server must have the definition of a custom
+    /// kind; [`TestContext::cached`] does without.
+    pub async fn stored<K>(self, objects: impl IntoIterator<Item = K>) -> Result<TestContext, kube::Error>
     where
         K: Watchable + kube::Resource<DynamicType = ()>,
     {
-        let requests = PathRequest::new(K::url_path(&(), object.meta().namespace.as_deref()));
-        let body = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
-        let bytes = |value: &Value| serde_json::to_vec(value).map_err(kube::Error::SerdeError);
-        let request = requests.create(&PostParams::default(), bytes(&body)?);
-        let mut stored: Value = self.server.request(request.map_err(kube::Error::BuildRequest)?).await?;
-        if let Some(status) = body.get("status").filter(|status| stored.get("status") != Some(status)) {
-            stored["status"] = status.clone();
-            let name = object.meta().name.as_deref().unwrap_or_default();
-            let request =
-                requests.replace_subresource("status", name, &PostParams::default(), bytes(&stored)?);
-            stored = self.server.request(request.map_err(kube::Error::BuildRequest)?).await?;
+        self.stored_in(Watch::<K>::new(), objects).await
+    }
+
+    /// The same with the cache of a watch: one with indices or selectors, of a kind that is known at run time only, or of the
+    /// metadata. The server has all objects, the cache those that the watch takes. They are given whole, as a value of their
+    /// type or as JSON.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use setpoint::k8s_openapi::api::core::v1::Pod;
+    /// use setpoint::{Context, Watch};
+    /// # use setpoint_apiserver::ApiServer;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pod = json!({
+    ///     "metadata": {"name": "web", "namespace": "default", "labels": {"track": "canary"}},
+    ///     "spec": {"containers": [{"name": "web", "image": "web"}]},
+    /// });
+    /// let canaries = Watch::<Pod>::metadata_only().labels("track=canary");
+    /// let test = Context::for_test(ApiServer::builder().build().client());
+    /// let test = test.stored_in(&canaries, [pod]).await?;
+    /// assert_eq!(test.context().lister_of(&canaries)?.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn stored_in<T: Watchable, O: Serialize>(
+        self,
+        watch: impl IntoWatch<T>,
+        objects: impl IntoIterator<Item = O>,
+    ) -> Result<TestContext, kube::Error> {
+        let watch = watch.into_watch();
+        let mut stored = Vec::new();
+        for object in objects {
+            let object = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
+            let object = store(&self.server, watch.kind(), object).await?;
+            stored.push(serde_json::from_value(object).map_err(kube::Error::SerdeError)?);
         }
-        serde_json::from_value(stored).map_err(kube::Error::SerdeError)
+        Ok(self.cached(watch, stored))
+    }
+
+    /// What [`Context::reasons`] says: a [`Reason`](crate::Reason), or several as [`Reasons`].
+    pub fn reasons(mut self, reasons: impl Into<Reasons>) -> TestContext {
+        self.reasons = reasons.into();
+        self
     }
 
     /// What the reconcile gets from [`Context::state`].
@@ -169,11 +221,11 @@ impl TestContext {
         self
     }
 
-    /// What to call the reconcile function with. Events that it records go to the server, and are not among the
-    /// [requests](TestContext::requests).
+    /// What to call the reconcile function with. Each is that of one more reconcile of the same controller.
     pub fn context(&self) -> Context {
         let name = "test".to_owned();
-        let recorder = Recorder::builder(self.server.clone(), name.clone()).env(self.env.clone()).build();
+        let recorder = Recorder::builder(self.server.clone(), name.clone()).env(self.env.clone());
+        let recorder = recorder.log(&self.events).build();
         let watches: Watches = Watches::new(watch::Sender::new(Weak::new()).subscribe(), None);
         let shared = Shared {
             name,
@@ -191,9 +243,15 @@ impl TestContext {
             shared: Arc::new(shared),
             untracked: client.clone(),
             client,
-            reasons: Arc::new(Reasons::default()),
+            reasons: Arc::new(self.reasons.clone()),
             id: 0,
         }
+    }
+
+    /// The events that were recorded, in order, each as `Type Reason Kind/name note`: `Normal Created ConfigMap/greeting
+    /// it was missing`. That they are sent to the server, too, is not among the [requests](TestContext::requests).
+    pub fn events(&self) -> Vec<String> {
+        self.events.all()
     }
 
     /// All that was asked of the server, in order.
@@ -206,6 +264,28 @@ impl TestContext {
         let log = self.log.lock();
         log.iter().filter(|request| request.method != Method::GET.as_str()).map(ToString::to_string).collect()
     }
+}
+
+/// Creates an object, with its status. Gives it as it is stored.
+async fn store(server: &Client, kind: &ScopedResource, mut object: Value) -> Result<Value, kube::Error> {
+    for (field, value) in [("apiVersion", &kind.api.api_version), ("kind", &kind.api.kind)] {
+        if object[field].is_null() {
+            object[field] = value.clone().into();
+        }
+    }
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or(server.default_namespace());
+    let requests = PathRequest::new(kind.path(Some(namespace)));
+    let bytes = |value: &Value| serde_json::to_vec(value).map_err(kube::Error::SerdeError);
+    let request = requests.create(&PostParams::default(), bytes(&object)?);
+    let mut stored: Value = server.request(request.map_err(kube::Error::BuildRequest)?).await?;
+    let status = object["status"].take();
+    if status.is_null() || stored["status"] == status {
+        return Ok(stored);
+    }
+    stored["status"] = status;
+    let name = stored["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let request = requests.replace_subresource("status", &name, &PostParams::default(), bytes(&stored)?);
+    server.request(request.map_err(kube::Error::BuildRequest)?).await
 }
 
 impl fmt::Debug for TestContext {

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use super::enqueue::MapFn;
 use super::sources::{Attached, Sources};
 use super::{Key, owner_map};
-use crate::watch::{IntoWatch, Kind, Watch, WatchId, Watchable};
-use crate::{CacheSyncError, Held, IndexError, ObjectKey};
+use crate::watch::{IntoWatch, Watch, WatchId, Watchable};
+use crate::{CacheSyncError, Held, IndexError, ObjectKey, ScopedResource};
 
 /// The watches of a controller that runs, to add to and to take from: for operators of kinds that users make.
 ///
@@ -46,7 +46,7 @@ use crate::{CacheSyncError, Held, IndexError, ObjectKey};
 /// ```
 pub struct Watches<Q = ObjectKey> {
     sources: watch::Receiver<Weak<Sources<Q>>>,
-    primary: Option<Arc<Kind>>,
+    primary: Option<Arc<ScopedResource>>,
     sync_limit: Option<Duration>,
 }
 
@@ -87,7 +87,10 @@ pub enum WatchError {
 }
 
 impl<Q: Key> Watches<Q> {
-    pub(super) fn new(sources: watch::Receiver<Weak<Sources<Q>>>, primary: Option<Kind>) -> Watches<Q> {
+    pub(super) fn new(
+        sources: watch::Receiver<Weak<Sources<Q>>>,
+        primary: Option<ScopedResource>,
+    ) -> Watches<Q> {
         Watches { sources, primary: primary.map(Arc::new), sync_limit: None }
     }
 

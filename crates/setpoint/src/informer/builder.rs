@@ -18,7 +18,8 @@ use crate::facts::{CacheProbe, Facts};
 use crate::held::PackerOf;
 use crate::reflector::{Decoder, ErrorHandler, Keep, Reflector, ReflectorMetrics, Target, WireKind};
 use crate::{
-    DeltaFifo, Indexer, MapStore, Metrics, Object, ReflectorConfig, ReflectorError, Scope, Store, Trimmed,
+    DeltaFifo, Indexer, MapStore, Metrics, Object, ReflectorConfig, ReflectorError, Scope, ScopedResource,
+    Store, Trimmed,
 };
 
 /// Makes a [`SharedInformer`]. `K` is what the server sends, `T` what is cached.
@@ -95,26 +96,13 @@ type Complete<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
 /// What is known of a resource without its type.
 #[derive(Clone)]
 struct Resource {
-    known: ApiResource,
+    known: ScopedResource,
     metadata_only: bool,
 }
 
 impl Resource {
-    fn of<K: kube::Resource>(dynamic: &K::DynamicType) -> Resource {
-        Resource { known: ApiResource::erase::<K>(dynamic), metadata_only: K::metadata_api() }
-    }
-
-    /// `pods`, `deployments.apps`.
-    fn name(&self) -> String {
-        match self.known.group.as_str() {
-            "" => self.known.plural.clone(),
-            group => format!("{}.{group}", self.known.plural),
-        }
-    }
-
-    /// The path of the resource in a namespace or in the cluster.
-    fn path(&self, namespace: Option<&str>) -> String {
-        <DynamicObject as kube::Resource>::url_path(&self.known, namespace)
+    fn of<K: kube::Resource>(known: ScopedResource) -> Resource {
+        Resource { known, metadata_only: K::metadata_api() }
     }
 }
 
@@ -128,15 +116,16 @@ where
     where
         K: kube::Resource<DynamicType = ()>,
     {
-        InformerBuilder::new(client, Resource::of::<K>(&()))
+        InformerBuilder::new(client, Resource::of::<K>(ScopedResource::of::<K>()))
     }
 }
 
 impl SharedInformer<DynamicObject> {
     /// An informer of a kind that is known at run time only.
-    pub fn dynamic(client: Client, resource: &ApiResource) -> InformerBuilder<DynamicObject> {
-        let types = TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() };
-        let mut builder = InformerBuilder::new(client, Resource::of::<DynamicObject>(resource));
+    pub fn dynamic(client: Client, resource: &ScopedResource) -> InformerBuilder<DynamicObject> {
+        let ApiResource { api_version, kind, .. } = resource.api.clone();
+        let types = TypeMeta { api_version, kind };
+        let mut builder = InformerBuilder::new(client, Resource::of::<DynamicObject>(resource.clone()));
         // The items of a list do not say what they are.
         builder.complete = Some(Arc::new(move |object: &mut DynamicObject| {
             object.types.get_or_insert_with(|| types.clone());
@@ -149,9 +138,9 @@ impl SharedInformer<PartialObjectMeta<DynamicObject>> {
     /// An informer of the metadata of a kind that is known at run time only.
     pub fn dynamic_metadata(
         client: Client,
-        resource: &ApiResource,
+        resource: &ScopedResource,
     ) -> InformerBuilder<PartialObjectMeta<DynamicObject>> {
-        InformerBuilder::new(client, Resource::of::<PartialObjectMeta<DynamicObject>>(resource))
+        InformerBuilder::new(client, Resource::of::<PartialObjectMeta<DynamicObject>>(resource.clone()))
     }
 }
 
@@ -272,7 +261,8 @@ where
     T: Object,
 {
     /// Only objects of this namespace. Call it again for more: each has its own watch and watermark, and
-    /// all are behind one lister. An empty name stands for all namespaces.
+    /// all are behind one lister. An empty name stands for all namespaces. It means nothing for a kind whose objects are in
+    /// none.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         let namespace = namespace.into();
         if !self.namespaces.contains(&namespace) {
@@ -372,7 +362,8 @@ where
 
     /// The parts that are listed and watched each by itself.
     fn scopes(&self) -> Vec<Scope> {
-        if self.namespaces.iter().all(|name| !name.is_empty()) && !self.namespaces.is_empty() {
+        let names_some = !self.namespaces.is_empty() && self.namespaces.iter().all(|name| !name.is_empty());
+        if names_some && self.resource.known.is_namespaced {
             self.namespaces.iter().map(|name| Scope::Namespace(name.as_str().into())).collect()
         } else {
             vec![Scope::Cluster]
@@ -383,7 +374,7 @@ where
     pub(crate) fn identity(&self) -> Identity {
         let mut scopes = self.scopes();
         scopes.sort_unstable();
-        let path = self.resource.path(None);
+        let path = self.resource.known.path(None);
         let selectors = (&self.label_selector, &self.field_selector);
         let watched =
             format!("{path} {scopes:?} {selectors:?} {} {}", self.keep_managed_fields, self.packer.is_some());
@@ -411,7 +402,7 @@ where
         };
         let Resource { known, metadata_only } = &self.resource;
         let asks_protobuf = self.protobuf || self.config.asks_protobuf();
-        let wire_kind = asks_protobuf.then(|| WireKind::of(known, *metadata_only)).flatten();
+        let wire_kind = asks_protobuf.then(|| WireKind::of(&known.api, *metadata_only)).flatten();
         let mut decoder = Decoder::new(self.keep_managed_fields, self.keep, wire_kind, Arc::new(make));
         if let Some(packer) = self.packer {
             decoder = decoder.packed(packer);
@@ -420,7 +411,7 @@ where
             decoder = decoder.recent(most);
         }
         let scopes = self.scopes();
-        let name = (self.resource.name(), self.facts.next_cache());
+        let name = (known.name(), self.facts.next_cache());
         let parts = scopes.iter().map(|scope| self.scope_parts(scope, name.1, &indexer, &decoder)).collect();
         let selectors = Selectors { labels: self.label_selector, has_fields: self.field_selector.is_some() };
         let facts = self.facts.clone();
@@ -445,11 +436,12 @@ where
         indexer: &Arc<Indexer<T>>,
         decoder: &Decoder<T>,
     ) -> ScopeParts<T> {
+        let known = &self.resource.known;
         let target = Target {
-            resource: self.resource.name(),
-            api_version: self.resource.known.api_version.clone(),
-            kind: self.resource.known.kind.clone(),
-            path: self.resource.path(scope.namespace()),
+            resource: known.name(),
+            api_version: known.api.api_version.clone(),
+            kind: known.api.kind.clone(),
+            path: known.path(scope.namespace()),
             scope: scope.clone(),
             label_selector: self.label_selector.clone(),
             field_selector: self.field_selector.clone(),

@@ -29,6 +29,7 @@ const BAD_FOR: Duration = Duration::from_secs(5);
 const MOST: NonZeroUsize = NonZeroUsize::new(512).unwrap();
 /// Strangers must not keep the API server busy.
 const AT_ONCE: usize = 8;
+/// What is asked for one request, and the wait for a place before it.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// Longer ones are no tokens.
 const MOST_BYTES: usize = 16 << 10;
@@ -37,16 +38,19 @@ const MOST_BYTES: usize = 16 << 10;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Who(Arc<UserInfo>);
 
-type Verdict = Result<Who, (u16, String)>;
-
 /// Asks the API server by TokenReview and SubjectAccessReview, and remembers the answers for half a minute. The role
 /// `system:auth-delegator` allows both.
+///
+/// Everybody is answered within ten seconds. Strangers take nothing from those whose token was good when it was last
+/// asked about: each group has a cache of its own, and places of its own to wait for the API server.
 pub struct Reviewer {
     client: Client,
     path: &'static str,
     env: Env,
-    at_once: Semaphore,
-    tokens: Mutex<LruCache<String, (Instant, Verdict)>>,
+    strangers: Semaphore,
+    known: Semaphore,
+    good: Mutex<LruCache<String, (Instant, Who)>>,
+    refused: Mutex<LruCache<String, (Instant, Refused)>>,
     rights: Mutex<LruCache<String, (Instant, bool)>>,
 }
 
@@ -57,8 +61,10 @@ impl Reviewer {
             client,
             path,
             env,
-            at_once: Semaphore::new(AT_ONCE),
-            tokens: Mutex::new(LruCache::new(MOST)),
+            strangers: Semaphore::new(AT_ONCE),
+            known: Semaphore::new(AT_ONCE),
+            good: Mutex::new(LruCache::new(MOST)),
+            refused: Mutex::new(LruCache::new(MOST)),
             rights: Mutex::new(LruCache::new(MOST)),
         }
     }
@@ -68,28 +74,41 @@ impl Reviewer {
         if token.is_empty() || token.len() > MOST_BYTES {
             return Err(Refused(StatusCode::UNAUTHORIZED, "show a bearer token".to_owned()));
         }
-        let known = self.tokens.lock().get(token).cloned();
         let now = self.env.instant();
-        let verdict = match known {
-            Some((until, verdict)) if until > now => verdict,
-            _ => {
-                let verdict = self.ask(token).await?;
-                let time = if verdict.is_ok() { GOOD_FOR } else { BAD_FOR };
-                let until = setpoint_env::Later::later(now, time);
-                self.tokens.lock().put(token.to_owned(), (until, verdict.clone()));
-                verdict
-            }
+        let known = self.good.lock().get(token).cloned();
+        let places = match known {
+            Some((until, who)) if until > now => return Ok(who),
+            Some(_) => &self.known,
+            None => &self.strangers,
         };
+        if let Some((until, refused)) = self.refused.lock().get(token)
+            && *until > now
+        {
+            return Err(refused.clone());
+        }
+        let verdict = within(places, self.ask(token)).await?;
+        match &verdict {
+            Ok(who) => {
+                let until = setpoint_env::Later::later(now, GOOD_FOR);
+                self.good.lock().put(token.to_owned(), (until, who.clone()));
+            }
+            Err(refused) => {
+                let until = setpoint_env::Later::later(now, BAD_FOR);
+                self.good.lock().pop(token);
+                self.refused.lock().put(token.to_owned(), (until, refused.clone()));
+            }
+        }
         verdict
-            .map_err(|(code, why)| Refused(StatusCode::from_u16(code).unwrap_or(StatusCode::FORBIDDEN), why))
     }
 
-    async fn ask(&self, token: &str) -> Result<Verdict, Refused> {
+    /// What the API server says about a token; an error if it does not say anything.
+    async fn ask(&self, token: &str) -> Result<Result<Who, Refused>, Refused> {
         let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
         let review = self.post(TokenReview { spec, ..TokenReview::default() }).await?;
         let status = review.status.unwrap_or_default();
         let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
-            return Ok(Err((401, "the API server does not know this token".to_owned())));
+            let why = "the API server does not know this token".to_owned();
+            return Ok(Err(Refused(StatusCode::UNAUTHORIZED, why)));
         };
         let who = Who(Arc::new(user));
         let attributes = NonResourceAttributes { path: Some(self.path.into()), verb: Some("get".into()) };
@@ -100,7 +119,7 @@ impl Reviewer {
         let name = who.0.username.as_deref().unwrap_or("unnamed");
         let why =
             format!("{name} may not get the non-resource URL {}; allow it with a ClusterRole", self.path);
-        Ok(Err((403, why)))
+        Ok(Err(Refused(StatusCode::FORBIDDEN, why)))
     }
 
     /// Whether somebody may do something with the objects of a kind.
@@ -127,7 +146,7 @@ impl Reviewer {
                     ..ResourceAttributes::default()
                 };
                 let spec = SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..who.spec() };
-                let is_allowed = self.is_allowed(spec).await?;
+                let is_allowed = within(&self.known, self.is_allowed(spec)).await?;
                 self.rights.lock().put(asked, (setpoint_env::Later::later(now, GOOD_FOR), is_allowed));
                 is_allowed
             }
@@ -148,20 +167,28 @@ impl Reviewer {
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + std::fmt::Debug,
     {
-        let failed = |why: String| {
-            Refused(
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("the API server cannot be asked who you are: {why}"),
-            )
-        };
-        let _place = self.at_once.acquire().await.map_err(|error| failed(error.to_string()))?;
         let api: Api<K> = Api::all(self.client.clone());
-        let params = PostParams::default();
-        match timeout(ANSWER_TIME, api.create(&params, &review)).await {
-            Ok(answer) => answer.map_err(|error| failed(error.to_string())),
-            Err(_) => Err(failed(format!("no answer within {ANSWER_TIME:?}"))),
-        }
+        let created = api.create(&PostParams::default(), &review).await;
+        created.map_err(|error| cannot_ask(&error.to_string()))
     }
+}
+
+/// Asks when a place is free. All of it is done in time, or given up.
+async fn within<T>(
+    places: &Semaphore,
+    asking: impl Future<Output = Result<T, Refused>>,
+) -> Result<T, Refused> {
+    let asked = async {
+        let _place = places.acquire().await.map_err(|error| cannot_ask(&error.to_string()))?;
+        asking.await
+    };
+    let late = |_| cannot_ask(&format!("no answer within {ANSWER_TIME:?}"));
+    timeout(ANSWER_TIME, asked).await.map_err(late)?
+}
+
+fn cannot_ask(why: &str) -> Refused {
+    let why = format!("the API server cannot be asked who you are: {why}");
+    Refused(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 impl std::fmt::Debug for Reviewer {

@@ -119,10 +119,10 @@ impl ManagedCertificates {
         self
     }
 
-    /// What an API server has to allow. A role can name the objects, but for `create`, which cannot be told names.
+    /// What an API server has to allow. The Secret has a Role of its own, in its namespace.
     pub fn permissions(&self) -> Permissions {
         let mut needs = Permissions::default();
-        needs.add("", "secrets", &[Verb::Create, Verb::Get, Verb::Update]);
+        needs.certificates.insert((self.namespace.clone(), self.secret.clone()));
         for caller in &self.callers {
             let (group, resource) = match caller {
                 Caller::Mutating(_) => ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),

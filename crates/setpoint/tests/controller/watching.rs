@@ -6,10 +6,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use kube::Resource;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use parking_lot::Mutex;
 use serde_json::json;
-use setpoint::{Action, Context, Controller, ObjectKey, Predicate, ReconcileError, Watch};
+use setpoint::client::find_resource;
+use setpoint::controller::Runtime;
+use setpoint::{
+    Action, Context, Controller, Metrics, ObjectKey, Predicate, ReconcileError, ScopedResource, Verb, Watch,
+};
 use setpoint_sim::{Match, World};
 use tokio::time::sleep;
 
@@ -142,7 +146,7 @@ fn a_filter_belongs_to_its_watch_whatever_the_order_of_calls() {
 }
 
 fn dynamic_maps() -> Watch<DynamicObject> {
-    Watch::dynamic(&ApiResource::erase::<ConfigMap>(&()))
+    Watch::dynamic(&ScopedResource::of::<ConfigMap>())
 }
 
 #[test]
@@ -150,9 +154,8 @@ fn a_controller_can_be_of_a_kind_that_is_known_at_run_time_only_and_own_another(
     World::run(1, async |world| {
         create_map(&world, "a").await;
         let calls = Calls::default();
-        let secrets = Watch::dynamic(&ApiResource::erase::<Secret>(&()));
+        let secrets = Watch::dynamic(&ScopedResource::of::<Secret>());
         let controller = Controller::of(dynamic_maps(), "dynamic", noting(&calls)).owns(secrets);
-        assert_eq!(controller.permissions().verbs("", "secrets").len(), 2);
         let _running = run(&world, controller);
         sleep(SECOND).await;
         assert_eq!(take(&calls), ["a"]);
@@ -161,6 +164,38 @@ fn a_controller_can_be_of_a_kind_that_is_known_at_run_time_only_and_own_another(
         crate::support::secrets(&world).create(&PostParams::default(), &child).await.unwrap();
         sleep(SECOND).await;
         assert_eq!(take(&calls), ["a"], "by its child");
+    });
+}
+
+#[test]
+fn what_is_done_with_kinds_that_are_known_at_run_time_only_is_declared() {
+    let widget = GroupVersionKind::gvk("example.com", "v1", "Widget");
+    let widgets = ScopedResource::cluster(ApiResource::from_gvk(&widget));
+    let controller = Controller::of(Watch::dynamic(&widgets), "dynamic", noting(&Calls::default()))
+        .owns(Watch::dynamic(&ScopedResource::of::<Secret>()))
+        .writes_of(&widgets, &[Verb::Get, Verb::Patch])
+        .writes_status_of(&widgets);
+    let needs = controller.permissions();
+    let verbs = [Verb::Get, Verb::List, Verb::Watch, Verb::Patch];
+    assert_eq!(needs.verbs("example.com", "widgets"), verbs);
+    assert_eq!(needs.verbs("example.com", "widgets/status"), [Verb::Patch]);
+    assert_eq!(needs.verbs("", "secrets"), [Verb::List, Verb::Watch]);
+}
+
+/// What a controller asks for in a manager of one namespace.
+#[test]
+fn a_kind_that_is_in_no_namespace_is_watched_whatever_the_namespaces() {
+    World::run(1, async |world| {
+        let env = world.env().clone();
+        let runtime = Runtime::with(world.client(), env.clone(), Metrics::default());
+        let runtime = runtime.factory(|factory| factory.namespace("default"));
+        let kind = find_resource(&world.direct(), "", "v1", "namespaces").await.unwrap().unwrap();
+        assert!(!kind.is_namespaced);
+        let (calls, dynamic) = (Calls::default(), Watch::dynamic(&kind).namespaces(["elsewhere"]));
+        let controller = Controller::of(dynamic, "dynamic", noting(&calls)).reads::<Namespace>(..);
+        let _running = env.spawn(async move { controller.run(&runtime).await });
+        sleep(SECOND).await;
+        assert!(take(&calls).contains(&"default".to_owned()));
     });
 }
 
@@ -253,7 +288,7 @@ fn a_watch_that_cannot_sync_is_not_added_and_the_error_says_why() {
             kind: "Missing".into(),
             plural: "missings".into(),
         };
-        let error = watches.reads(Watch::dynamic(&missing)).await.unwrap_err();
+        let error = watches.reads(Watch::dynamic(&ScopedResource::namespaced(missing))).await.unwrap_err();
         let cause = std::error::Error::source(&error).expect("a cause").to_string();
         assert!(cause.contains("missings.example.com"), "{cause}");
         assert!(!running.runtime.informers().synced_by_kind().contains_key("missings.example.com"));

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::core::{ApiResource, DynamicObject};
-use setpoint::{Env, InformerBuilder, SharedInformer, SharedInformerFactory};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+use kube::core::DynamicObject;
+use setpoint::{Env, InformerBuilder, ScopedResource, SharedInformer, SharedInformerFactory};
 
 use crate::script::{object, server};
 
@@ -77,11 +77,31 @@ async fn start_starts_what_was_asked_for_since_the_last_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn kinds_that_are_in_no_namespace_are_watched_in_the_cluster() {
+    let (client, mut server) = server();
+    let factory = SharedInformerFactory::new(client).env(Env::seeded(1)).namespace("blue").namespace("red");
+    let _typed = factory.informer::<Node>();
+    factory.start();
+    assert_eq!(server.next().await.path, "/api/v1/nodes");
+    let _metadata = factory.dynamic_metadata(&ScopedResource::of::<Node>());
+    factory.start();
+    assert_eq!(server.next().await.path, "/api/v1/nodes");
+    let _dynamic = factory.dynamic(&ScopedResource::of::<Node>());
+    factory.start();
+    assert_eq!(server.next().await.path, "/api/v1/nodes");
+    let _namespaced = factory.informer::<Secret>();
+    factory.start();
+    let mut paths = [server.next().await.path, server.next().await.path];
+    paths.sort();
+    assert_eq!(paths, ["/api/v1/namespaces/blue/secrets", "/api/v1/namespaces/red/secrets"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiting_for_caches_says_which_have_not_synced_and_why() {
     let (client, mut server) = server();
     let factory = SharedInformerFactory::new(client).env(Env::seeded(1)).namespace("blue");
     let _maps = factory.informer::<ConfigMap>();
-    let secrets = ApiResource::erase::<Secret>(&());
+    let secrets = ScopedResource::of::<Secret>();
     let dynamic: setpoint::SharedInformer<DynamicObject> = factory.dynamic(&secrets);
     factory.start();
     let script = async {

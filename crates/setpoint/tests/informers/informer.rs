@@ -104,6 +104,7 @@ async fn a_metadata_informer_asks_for_metadata_only() {
 async fn a_dynamic_informer_knows_what_its_objects_are() {
     let (client, mut server) = server();
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Foo"));
+    let resource = setpoint::ScopedResource::namespaced(resource);
     let informer = SharedInformer::<DynamicObject>::dynamic(client, &resource).env(Env::seeded(1)).build();
     informer.start();
     assert_eq!(informer.name(), "foos.example.com");

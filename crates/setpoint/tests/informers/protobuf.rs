@@ -10,7 +10,8 @@ use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use setpoint::{
-    Env, InformerBuilder, Metrics, Object, ReflectorConfig, SharedInformer, SharedInformerFactory,
+    Env, InformerBuilder, Metrics, Object, ReflectorConfig, ScopedResource, SharedInformer,
+    SharedInformerFactory,
 };
 use setpoint_apiserver::ApiServer;
 use setpoint_kinds::protobuf;
@@ -37,6 +38,7 @@ async fn built_in_kinds_are_asked_for_in_protobuf_and_others_in_json() {
         kind: "Widget".to_owned(),
         plural: "widgets".to_owned(),
     };
+    let widgets = ScopedResource::namespaced(widgets);
     factory.dynamic(&widgets).start();
     assert_eq!(accept(&mut server).await, "application/json");
     factory.dynamic_metadata(&widgets).start();
@@ -213,7 +215,7 @@ async fn metadata_and_objects_without_a_type_are_the_same_as_in_json() {
     let read = caches(&client, |builder: InformerBuilder<PartialObjectMeta<Pod>>| builder.protobuf()).await;
     assert_eq!((&read.types, &read.metadata), (&expected.types, &expected.metadata));
     assert_eq!(read.metadata.labels.as_ref().unwrap()["app"], "web");
-    let pods = ApiResource::erase::<Pod>(&());
+    let pods = ScopedResource::of::<Pod>();
     let mut objects = Vec::new();
     for asks in [false, true] {
         let builder = SharedInformer::<DynamicObject>::dynamic(client.clone(), &pods).env(Env::seeded(2));
