@@ -3,6 +3,7 @@
 mod browser;
 mod facts;
 mod manager;
+mod namespaces;
 mod objects;
 mod refusals;
 mod strangers;
