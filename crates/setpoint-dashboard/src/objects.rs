@@ -4,6 +4,7 @@
 //! objects until nobody has for a while. Whole objects are read one by one.
 
 mod life;
+mod owners;
 mod scopes;
 mod state;
 mod tree;

@@ -6,6 +6,7 @@ mod manager;
 mod namespaces;
 mod objects;
 mod refusals;
+mod rivals;
 mod strangers;
 
 use setpoint::{Facts, WorkQueue};
