@@ -35,6 +35,8 @@ pub(crate) enum Case {
     CompactEvent,
     /// The same as the first, and somebody listens to the facts.
     HeardEvent,
+    /// The same, and somebody has listened and ceased.
+    CeasedEvent,
     /// A Pod of the cache that is read for the first time: its decoding.
     Decode,
     /// The same in protobuf.
@@ -45,6 +47,8 @@ pub(crate) enum Case {
     UnheardQueue,
     /// The same, and somebody listens.
     HeardQueue,
+    /// The same, and somebody has listened and ceased.
+    CeasedQueue,
     /// A change of a ConfigMap in an API server, until eight watchers have its event.
     #[cfg(feature = "apiserver")]
     Change,
@@ -73,6 +77,11 @@ pub(crate) async fn run(case: Case, n: usize) -> Result<()> {
             drop(informer(Format::Json, PODS, n, false, &facts).await?);
             listening.abort();
         }
+        Case::CeasedEvent => {
+            let facts = Facts::default();
+            drop(facts.subscribe());
+            drop(informer(Format::Json, PODS, n, false, &facts).await?);
+        }
         Case::Decode => decode(Format::Json, n).await?,
         Case::ProtobufDecode => decode(Format::Protobuf, n).await?,
         #[cfg(feature = "apiserver")]
@@ -92,6 +101,13 @@ pub(crate) async fn run(case: Case, n: usize) -> Result<()> {
             let queue = WorkQueue::builder().facts("bench", &facts).build();
             work(&queue, n, || while black_box(heard.try_next()).is_some() {}).await;
         }
+        Case::CeasedQueue => {
+            let facts = Facts::default();
+            let heard = facts.subscribe();
+            let queue = WorkQueue::builder().facts("bench", &facts).build();
+            drop(heard);
+            work(&queue, n, || {}).await;
+        }
     }
     Ok(())
 }
@@ -108,7 +124,7 @@ async fn work(queue: &WorkQueue<ObjectKey>, n: usize, mut then: impl FnMut()) {
     }
 }
 
-/// Takes every fact, for ever.
+/// Takes every fact, forever.
 async fn hear(mut facts: Subscription) {
     while black_box(facts.next().await).is_some() {}
 }

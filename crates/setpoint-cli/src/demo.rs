@@ -7,6 +7,7 @@ mod notices;
 mod observer;
 mod playground;
 mod requests;
+mod rivals;
 mod screen;
 mod stage;
 mod steps;

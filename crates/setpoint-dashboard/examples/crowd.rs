@@ -1,4 +1,5 @@
-//! A page with very much to show: 100,000 objects, 5,000 facts a second, and names that would like to be markup.
+//! A page with very much to show: 100,000 objects, 5,000 facts a second, names that would like to be markup, and a controller that
+//! gives up on one key and reconciles another all the time.
 //!
 //! `cargo run --release -p setpoint-dashboard --example crowd -- [ADDRESS] [OBJECTS] [FACTS A SECOND]`
 
@@ -6,11 +7,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures::stream::{self, StreamExt};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
-use setpoint::{Facts, SharedInformerFactory, WorkQueue, run_workers};
+use setpoint::controller::Runtime;
+use setpoint::{
+    Action, Context as Reconcile, Controller, Facts, Manager, Metrics, ObjectKey, ReconcileError,
+    SharedInformerFactory, WorkQueue, run_workers,
+};
 use setpoint_apiserver::ApiServer;
 use setpoint_dashboard::{Dashboard, DashboardConfig};
 use setpoint_env::Env;
@@ -21,6 +26,10 @@ const HOSTILE: &str = "<img src=x onerror=window.hacked=1><script>window.hacked=
 /// A key that is added, taken and done is told so often.
 const FACTS_OF_A_KEY: u64 = 5;
 const EVERY: Duration = Duration::from_millis(20);
+/// A key that its controller gives up on, and one that it reconciles all the time.
+const HOPELESS: &str = "hopeless";
+const BUSY: &str = "busy";
+const BUSY_EVERY: Duration = Duration::from_millis(200);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
@@ -50,6 +59,15 @@ async fn main() -> anyhow::Result<()> {
     factory.start();
     factory.wait_for_cache_sync(Duration::from_secs(120)).await?;
 
+    let secrets: Api<Secret> = Api::default_namespaced(server.client());
+    for name in [HOPELESS, BUSY] {
+        let secret = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        secrets.create(&PostParams::default(), &secret).await?;
+    }
+    let runtime = Runtime::with(server.client(), env.clone(), Metrics::default()).with_facts(&facts);
+    let manager = Manager::with(runtime).controller(Controller::of::<Secret>(.., "moody", moody));
+    let _managing = env.spawn(manager.run());
+
     let queue = WorkQueue::builder().facts(HOSTILE, &facts).build();
     let working =
         run_workers(4, &queue, async |key: String| if key.ends_with("13") { Err(HOSTILE) } else { Ok(()) });
@@ -70,6 +88,14 @@ async fn main() -> anyhow::Result<()> {
         _ = tokio::signal::ctrl_c() => {}
     }
     Ok(())
+}
+
+async fn moody(key: ObjectKey, _: Reconcile) -> Result<Action, ReconcileError> {
+    match key.name() {
+        HOPELESS => Err(ReconcileError::terminal("there is no such class")),
+        BUSY => Ok(Action::requeue_after(BUSY_EVERY)),
+        _ => Ok(Action::done()),
+    }
 }
 
 /// A key of a ConfigMap may not be markup; its value may.

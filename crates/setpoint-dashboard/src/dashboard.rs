@@ -111,6 +111,10 @@ impl Listening {
             let app = app.clone();
             async move { app.objects.stop_when_idle().await }
         });
+        let _finding = env.spawn({
+            let app = app.clone();
+            async move { app.objects.find_owners(&app.recorder).await }
+        });
         let server = HttpServer::new(&env).tls(tls).limits(MOST_CONNECTIONS, MOST_STREAMS);
         server.serve(listener, shutdown, move |request| routes::answer(app.clone(), request)).await;
         Ok(())

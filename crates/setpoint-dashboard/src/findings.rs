@@ -1,4 +1,4 @@
-//! What is worth a look: loops, writes for nothing, failures again and again, lag, slow reconciles, hot keys.
+//! What is worth a look: loops, writers that undo each other, failures, lag, slow reconciles, hot keys, writes for nothing.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -10,6 +10,7 @@ use serde::Serialize;
 use setpoint::facts::{Finding as Found, LoopEvent, Name, ReconcileResult, ReflectorState};
 use setpoint::{Fact, ObjectKey};
 
+use crate::ping_pong::PingPong;
 use crate::tally::{Cache, Tally, between};
 
 /// Of how many keys it remembers what they do.
@@ -34,8 +35,12 @@ const FIELDS: usize = 8;
 pub(crate) enum Kind {
     /// Nothing but its own writes causes the next reconcile.
     Loop,
+    /// Two writers change the same field back and forth.
+    PingPong,
     /// A key fails again and again.
     Failing,
+    /// A key failed, and is not retried.
+    Terminal,
     /// A list or watch fails, or its changes wait.
     Lag,
     /// The caches did not show a write in time.
@@ -64,12 +69,14 @@ pub(crate) struct Finding {
     pub(crate) fields: Vec<String>,
     /// Who writes them: the field manager, if it is known.
     pub(crate) writer: Option<Name>,
+    /// Who else writes them, if two undo each other.
+    pub(crate) others: Vec<Name>,
     /// How often it was seen.
     pub(crate) times: u64,
     pub(crate) first: i64,
     pub(crate) last: i64,
     pub(crate) error: Option<String>,
-    /// Of slow ones, how long; of lags, for how long.
+    /// Of slow ones, how long; of lags, for how long; of hot ones, over which time the rate was measured.
     pub(crate) millis: Option<f64>,
     /// Of hot ones, reconciles a second.
     pub(crate) rate: Option<f64>,
@@ -93,12 +100,14 @@ type Subject = (Name, ObjectKey);
 pub(crate) struct Findings {
     slow: Duration,
     keys: LruCache<Subject, Lately>,
+    pub(crate) played: PingPong,
     found: LruCache<(Kind, Name, ObjectKey), Finding>,
 }
 
 impl Findings {
     pub(crate) fn new(slow: Duration) -> Findings {
-        Findings { slow, keys: LruCache::new(KEYS), found: LruCache::new(FINDINGS) }
+        let (keys, found) = (LruCache::new(KEYS), LruCache::new(FINDINGS));
+        Findings { slow, keys, played: PingPong::default(), found }
     }
 
     pub(crate) fn hear(&mut self, fact: &Fact) {
@@ -111,8 +120,9 @@ impl Findings {
                 if let Some(manager) = own.and_then(|reason| reason.manager.clone()) {
                     lately.writer = Some(manager);
                 }
-                if let Some(rate) = lately.start(fact.at) {
-                    self.note(Kind::Hot, subject, fact.at).rate = Some(rate);
+                if let Some((time, rate)) = lately.start(fact.at) {
+                    let hot = self.note(Kind::Hot, subject, fact.at);
+                    (hot.rate, hot.millis) = (Some(rate), Some(crate::tally::millis(time)));
                 }
             }
             LoopEvent::ReconcileEnded { result, took, .. } => {
@@ -122,9 +132,17 @@ impl Findings {
                 }
                 self.ended(subject, fact.at, result);
             }
-            LoopEvent::Write { resource, object: Some(object), changed, .. } => {
-                let fields = changed.iter().flatten().map(|field| field.path.clone()).take(FIELDS).collect();
+            LoopEvent::Write { resource, object: Some(object), manager, changed, .. } => {
+                let changed = changed.as_deref().unwrap_or_default();
+                let fields = changed.iter().map(|field| field.path.clone()).take(FIELDS).collect();
                 self.lately(&subject).wrote(resource.clone(), object.clone(), fields);
+                let object = (resource.clone(), object.clone());
+                if let Some(undone) = self.played.wrote(&subject, object.clone(), manager.as_ref(), changed) {
+                    let finding = self.note(Kind::PingPong, subject, fact.at);
+                    finding.times = undone.times.into();
+                    (finding.fields, finding.writer) = (undone.fields, undone.manager);
+                    (finding.resource, finding.object) = (Some(object.0), Some(object.1));
+                }
             }
             LoopEvent::Released { is_late: true, waited, .. } => {
                 self.note(Kind::Late, subject, fact.at).millis = Some(crate::tally::millis(*waited));
@@ -139,20 +157,27 @@ impl Findings {
     }
 
     fn ended(&mut self, subject: Subject, at: Timestamp, result: &ReconcileResult) {
-        let lately = self.lately(&subject);
-        let (ReconcileResult::Failed { error } | ReconcileResult::FailedForGood { error }) = result else {
-            lately.failures = 0;
-            if let Some(failing) = self.found.get_mut(&(Kind::Failing, subject.0, subject.1)) {
-                failing.is_over = true;
-            }
-            return;
+        let failures = match result {
+            ReconcileResult::Failed { .. } => self.lately(&subject).failures.saturating_add(1),
+            _ => 0,
         };
-        lately.failures = lately.failures.saturating_add(1);
-        let (failures, is_final) = (lately.failures, matches!(result, ReconcileResult::FailedForGood { .. }));
-        if failures >= FAILURES || is_final {
-            let finding = self.note(Kind::Failing, subject, at);
-            finding.times = failures.into();
-            finding.error = Some(error.clone());
+        self.lately(&subject).failures = failures;
+        // It fails in one of both ways at a time.
+        for (kind, is_so) in [(Kind::Failing, failures > 0), (Kind::Terminal, is_terminal(result))] {
+            let place = (kind, subject.0.clone(), subject.1.clone());
+            if let Some(finding) = self.found.get_mut(&place).filter(|_| !is_so) {
+                finding.is_over = true;
+            }
+        }
+        match result {
+            ReconcileResult::Failed { error } if failures >= FAILURES => {
+                let finding = self.note(Kind::Failing, subject, at);
+                (finding.times, finding.error) = (failures.into(), Some(error.clone()));
+            }
+            ReconcileResult::FailedForGood { error } => {
+                self.note(Kind::Terminal, subject, at).error = Some(error.clone());
+            }
+            _ => {}
         }
     }
 
@@ -190,13 +215,15 @@ impl Findings {
 
     /// All that was found, what goes on and the worst first.
     pub(crate) fn all(&self, now: Timestamp, tally: &Tally) -> Vec<Finding> {
-        let is_loop = |(_, controller, key): &(Kind, Name, ObjectKey)| {
-            let found = self.found.peek(&(Kind::Loop, controller.clone(), key.clone()));
+        let explains = |kind: Kind, (_, controller, key): &(Kind, Name, ObjectKey)| {
+            let found = self.found.peek(&(kind, controller.clone(), key.clone()));
             found.is_some_and(|found| !found.at(now).is_over)
         };
-        // A key that triggers itself is hot for that reason: it is said once.
-        let found = self.found.iter().filter(|(place, _)| place.0 != Kind::Hot || !is_loop(place));
-        let mut all: Vec<Finding> = found.map(|(_, finding)| finding.at(now)).collect();
+        // A key that triggers itself, or is undone, is hot for that reason: it is said once.
+        let is_explained = |place| explains(Kind::Loop, place) || explains(Kind::PingPong, place);
+        let found = self.found.iter().filter(|(place, _)| place.0 != Kind::Hot || !is_explained(place));
+        let mut all: Vec<Finding> =
+            found.map(|(place, finding)| self.with_others(place, finding.at(now))).collect();
         all.extend(tally.caches().filter_map(|(name, cache)| {
             let object = name.namespace.as_ref().map(|namespace| ObjectKey::from(&**namespace));
             let (resource, cache_id) = (Some(name.resource.clone()), Some(name.id));
@@ -205,6 +232,25 @@ impl Findings {
         all.sort_by_key(|finding| (finding.is_over, finding.kind, std::cmp::Reverse(finding.last)));
         all
     }
+}
+
+impl Findings {
+    /// Names those who undo it.
+    fn with_others(
+        &self,
+        (kind, controller, key): &(Kind, Name, ObjectKey),
+        mut finding: Finding,
+    ) -> Finding {
+        if let (Kind::PingPong, Some(resource), Some(object)) = (kind, &finding.resource, &finding.object) {
+            let (object, by) = ((resource.clone(), object.clone()), (controller.clone(), key.clone()));
+            finding.others = self.played.others(&object, &by, &finding.fields);
+        }
+        finding
+    }
+}
+
+fn is_terminal(result: &ReconcileResult) -> bool {
+    matches!(result, ReconcileResult::FailedForGood { .. })
 }
 
 /// Whether a cache is behind, or cannot follow.
@@ -233,6 +279,7 @@ impl Finding {
             object: None,
             fields: Vec::new(),
             writer: None,
+            others: Vec::new(),
             times: 0,
             first: at,
             last: at,
@@ -246,23 +293,25 @@ impl Finding {
     fn at(&self, now: Timestamp) -> Finding {
         let since = now.as_millisecond().saturating_sub(self.last);
         let over = if self.kind == Kind::Hot { WINDOW } else { OVER };
-        // A key that fails waits longer and longer between two tries.
+        // A key that fails waits longer and longer between two tries; one that is not retried says no more.
         let is_quiet = u128::try_from(since).is_ok_and(|since| since > over.as_millis());
-        let is_over = self.is_over || (is_quiet && self.kind != Kind::Failing);
+        let lasts = matches!(self.kind, Kind::Failing | Kind::Terminal);
+        let is_over = self.is_over || (is_quiet && !lasts);
         Finding { is_over, ..self.clone() }
     }
 }
 
 impl Lately {
-    /// Notes a start. Says how often a second, if that is too often.
-    fn start(&mut self, at: Timestamp) -> Option<f64> {
+    /// Notes a start. If there are too many, says in which time the last ones came, and how many a second that is.
+    fn start(&mut self, at: Timestamp) -> Option<(Duration, f64)> {
         if self.starts.len() == HOT {
             self.starts.pop_front();
         }
         self.starts.push_back(at);
         let first = self.starts.front().filter(|_| self.starts.len() == HOT)?;
-        let time = between(*first, at);
-        (time <= WINDOW).then(|| HOT as f64 / time.as_secs_f64().max(0.001))
+        let time = between(*first, at).max(Duration::from_millis(1));
+        let intervals = HOT.saturating_sub(1);
+        (time <= WINDOW).then(|| (time, intervals as f64 / time.as_secs_f64()))
     }
 
     fn wrote(&mut self, resource: Name, object: ObjectKey, fields: Vec<String>) {
@@ -322,6 +371,23 @@ mod tests {
         }
     }
 
+    /// A write to the ConfigMap that is reconciled.
+    fn write(manager: Option<&str>, changed: FieldChange) -> LoopEvent {
+        LoopEvent::Write {
+            controller: "stamp".into(),
+            key: "default/web".into(),
+            id: 1,
+            method: "PATCH".into(),
+            resource: "configmaps".into(),
+            subresource: None,
+            object: Some("default/web".into()),
+            manager: manager.map(Name::from),
+            result: WriteResult::Written { version: "2".into(), is_unchanged: false },
+            before: None,
+            changed: Some(vec![changed]),
+        }
+    }
+
     #[test]
     fn a_loop_is_named_with_its_field_and_its_writer() {
         let mut heard = Heard::new();
@@ -334,21 +400,7 @@ mod tests {
         };
         heard.start(1, own);
         let changed = FieldChange { path: "data.last".into(), before: None, after: Some("1".into()) };
-        heard.hear(
-            2,
-            LoopEvent::Write {
-                controller: "stamp".into(),
-                key: "default/web".into(),
-                id: 1,
-                method: "PATCH".into(),
-                resource: "configmaps".into(),
-                subresource: None,
-                object: Some("default/web".into()),
-                result: WriteResult::Gone,
-                before: None,
-                changed: Some(vec![changed]),
-            },
-        );
+        heard.hear(2, write(None, changed));
         let (resource, object) = ("configmaps".into(), "default/web".into());
         let finding = Found::SelfTriggered { times: 5, resource, object };
         heard.hear(3, LoopEvent::Finding { controller: "stamp".into(), key: "default/web".into(), finding });
@@ -377,12 +429,56 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_is_not_retried_is_found_at_once_and_is_no_key_that_fails_again_and_again() {
+        let mut heard = Heard::new();
+        let terminal = || ReconcileResult::FailedForGood { error: "no such class".into() };
+        heard.end(1, terminal(), 1);
+        assert_eq!(heard.kinds(2), [(Kind::Terminal, false)]);
+        assert_eq!(heard.0.all(at(2), &heard.1)[0].error.as_deref(), Some("no such class"));
+        assert_eq!(heard.kinds(600_000), [(Kind::Terminal, false)], "it waits for a change");
+        (2..9).for_each(|ms| heard.end(ms, ReconcileResult::Failed { error: "away".into() }, 1));
+        assert_eq!(heard.kinds(10), [(Kind::Failing, false), (Kind::Terminal, true)], "now it is retried");
+        heard.end(11, terminal(), 1);
+        assert_eq!(heard.kinds(12), [(Kind::Terminal, false), (Kind::Failing, true)]);
+        heard.end(13, ReconcileResult::Done, 1);
+        assert!(heard.kinds(14).iter().all(|(_, is_over)| *is_over));
+    }
+
+    #[test]
+    fn a_field_that_another_writer_changes_back_is_named_with_both() {
+        let mut heard = Heard::new();
+        for n in 0..4 {
+            assert_eq!(heard.kinds(10 * n), [], "after {n} times");
+            let (before, after) = (Some("off".into()), Some("on".into()));
+            let changed = FieldChange { path: "data.mode".into(), before, after };
+            heard.hear(10 * n + 1, write(Some("keeper"), changed));
+        }
+        let object = ("configmaps".into(), "default/web".into());
+        heard.0.played.owned(&object, &[("rival".into(), vec!["data.mode".to_owned()])]);
+        let all = heard.0.all(at(50), &heard.1);
+        assert_eq!(
+            (all[0].kind, all[0].times, &*all[0].fields),
+            (Kind::PingPong, 3, &["data.mode".into()][..])
+        );
+        assert_eq!((&all[0].writer, &*all[0].others), (&Some("keeper".into()), &["rival".into()][..]));
+        assert_eq!(
+            (&all[0].resource, &all[0].object),
+            (&Some("configmaps".into()), &Some("default/web".into()))
+        );
+        (0..20).for_each(|n| heard.start(50 + n, Reason::new(Cause::Resync)));
+        assert_eq!(heard.kinds(80), [(Kind::PingPong, false)], "that it is hot is said by it");
+        assert_eq!(heard.kinds(60_000), [(Kind::PingPong, true), (Kind::Hot, true)]);
+    }
+
+    #[test]
     fn a_hot_key_is_one_that_is_reconciled_twenty_times_in_ten_seconds() {
         let mut heard = Heard::new();
         (0..30).for_each(|n| heard.start(n * 1000, Reason::new(Cause::Resync)));
         assert_eq!(heard.kinds(30_000), []);
         (0..20).for_each(|n| heard.start(30_000 + n * 100, Reason::new(Cause::Resync)));
         assert_eq!(heard.kinds(32_000), [(Kind::Hot, false)]);
+        let hot = heard.0.all(at(32_000), &heard.1).remove(0);
+        assert_eq!((hot.rate, hot.millis), (Some(10.0), Some(1900.0)), "19 intervals of 100 ms");
         assert_eq!(heard.kinds(60_000), [(Kind::Hot, true)]);
     }
 

@@ -41,6 +41,7 @@ mod guard;
 mod history;
 mod manager;
 mod objects;
+mod ping_pong;
 mod play;
 mod query;
 mod recorder;

@@ -4,13 +4,19 @@
 //! objects until nobody has for a while. Whole objects are read one by one.
 
 mod life;
+mod owners;
+mod scopes;
 mod state;
 mod tree;
+
+#[cfg(test)]
+mod tests;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Event;
 use kube::Client;
@@ -22,16 +28,19 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use setpoint::discovery;
 use setpoint::server::{Refused, Who};
-use setpoint::{Facts, ObjectKey, ScopedResource, SharedInformer, SharedInformerFactory};
+use setpoint::{Facts, ObjectKey, ScopedResource, SharedInformer};
 use setpoint_env::Env;
 use tokio::time::{Instant, timeout};
 
 use self::life::Life;
-use crate::contents::Contents;
+use self::scopes::Scopes;
+use crate::contents::{Contents, Search};
 use crate::guard::Guard;
 
 /// How long the first lists may take before what is there is shown.
 const SYNC_TIME: Duration = Duration::from_secs(5);
+/// How often it is looked whether they are there, or have failed.
+const SYNC_LOOK: Duration = Duration::from_millis(20);
 /// How long the API server may take to answer.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// When nobody has looked for so long, the caches are given up.
@@ -61,15 +70,20 @@ pub(crate) struct Objects {
 
 /// What is cached while somebody looks.
 struct Shown {
-    factory: SharedInformerFactory,
+    /// Of the page's own caches.
+    facts: Facts,
     contents: Contents,
     kinds: Vec<Kind>,
+    /// Which of the process's caches these are for.
+    scopes: Scopes,
 }
 
 struct Kind {
     /// Like `deployments.apps`.
     name: String,
     resource: ScopedResource,
+    /// The namespaces that are cached; none for all of them.
+    namespaces: Vec<String>,
     cache: SharedInformer<Meta>,
 }
 
@@ -104,51 +118,55 @@ impl Objects {
             }
             let shown = self.shown.lock().await.take();
             if let Some(shown) = shown {
-                shown.factory.shutdown().await;
+                shown.shutdown().await;
             }
         }
     }
 
-    /// The caches, which begin now if nobody has looked before.
+    /// The caches, which begin now if nobody has looked before, or if the process caches more by now.
     async fn shown(&self) -> Result<Arc<Shown>, Refused> {
         *self.used.lock() = self.env.instant();
         let mut shown = self.shown.lock().await;
-        if let Some(shown) = &*shown {
+        let scopes = if self.all_kinds { Scopes::default() } else { Scopes::of(&self.facts) };
+        if let Some(shown) = &*shown
+            && shown.scopes.contain(&scopes)
+        {
             return Ok(shown.clone());
         }
-        let made = Arc::new(self.begin().await?);
-        *shown = Some(made.clone());
+        let made = Arc::new(self.begin(scopes).await?);
+        if let Some(before) = shown.replace(made.clone()) {
+            before.shutdown().await;
+        }
         Ok(made)
     }
 
-    async fn begin(&self) -> Result<Shown, Refused> {
+    async fn begin(&self, scopes: Scopes) -> Result<Shown, Refused> {
         let failed = |why: String| {
             refused(StatusCode::BAD_GATEWAY, format!("the API server does not say which kinds it has: {why}"))
         };
         let found = timeout(ANSWER_TIME, discovery::served(&self.client)).await;
         let found = found.map_err(|_| failed(format!("no answer within {ANSWER_TIME:?}")))?;
         let found = found.map_err(|error| failed(error.to_string()))?;
-        let cached: Vec<String> =
-            self.facts.state(0).caches.iter().map(|cache| cache.resource.to_string()).collect();
-        let factory = SharedInformerFactory::new(self.client.clone()).env(self.env.clone());
+        let facts = Facts::new(self.env.clone());
         let kinds = found.iter().filter_map(|kind| {
             let name = kind.name();
-            let is_wanted = self.all_kinds || cached.contains(&name);
+            let namespaces = if self.all_kinds { Some(Vec::new()) } else { scopes.namespaces(&name) };
             let can_watch = kind.has(verbs::LIST) && kind.has(verbs::WATCH);
-            if !is_wanted || !can_watch || LEFT_OUT.contains(&name.as_str()) {
-                return None;
-            }
-            let cache = factory.dynamic_metadata(kind);
+            let mut namespaces = namespaces.filter(|_| can_watch && !LEFT_OUT.contains(&name.as_str()))?;
+            namespaces.retain(|_| kind.is_namespaced);
+            let informer = SharedInformer::dynamic_metadata(self.client.clone(), kind);
+            let informer = namespaces.iter().fold(informer, |informer, name| informer.namespace(name));
+            let cache = informer.env(self.env.clone()).facts(&facts).build();
             // Nothing has these names yet: the informer is new.
             let _new = cache.add_index(tree::OWNER, tree::owners);
-            Some(Kind { name, resource: ScopedResource::clone(kind), cache })
+            Some(Kind { name, resource: ScopedResource::clone(kind), namespaces, cache })
         });
         let kinds: Vec<Kind> = kinds.take(MOST_KINDS).collect();
-        factory.start();
-        // What may not be listed stays empty, and the kinds say so.
-        let _late = factory.wait_for_cache_sync(SYNC_TIME).await;
-        let contents = Contents::new(factory.facts().clone(), self.env.clone());
-        Ok(Shown { factory, contents, kinds })
+        kinds.iter().for_each(|kind| kind.cache.start());
+        let contents = Contents::new(facts.clone(), self.env.clone());
+        let shown = Shown { facts, contents, kinds, scopes };
+        let _late = timeout(SYNC_TIME, shown.wait()).await;
+        Ok(shown)
     }
 
     /// The kinds that are shown, with how many objects each has.
@@ -160,6 +178,7 @@ impl Objects {
                 "kind": kind.resource.api.kind,
                 "apiVersion": kind.resource.api.api_version,
                 "isNamespaced": kind.resource.is_namespaced,
+                "namespaces": kind.namespaces,
                 "objects": kind.cache.lister().len(),
                 "hasSynced": kind.cache.has_synced(),
                 "trouble": kind.cache.trouble().first(),
@@ -168,17 +187,22 @@ impl Objects {
         Ok(json!({"kinds": shown.kinds.iter().map(kind).collect::<Vec<_>>()}))
     }
 
+    /// The namespaces of which objects of a kind are cached, none for all of them.
+    pub(crate) async fn namespaces(&self, resource: &str) -> Result<Vec<String>, Refused> {
+        Ok(self.shown().await?.kind(resource)?.namespaces.clone())
+    }
+
     /// Some rows of the objects of a kind.
     pub(crate) async fn window(
         &self,
         resource: &str,
-        search: &str,
+        search: Search,
         rows: (usize, usize),
     ) -> Result<Value, Refused> {
         let shown = self.shown().await?;
-        let caches = shown.factory.facts().state(0).caches;
+        let caches = shown.facts.state(0).caches;
         let id = caches.iter().find(|cache| *cache.resource == *resource).map(|cache| cache.id);
-        let window = id.and_then(|id| shown.contents.window(id, search, rows));
+        let window = id.and_then(|id| shown.contents.window(id, &search, rows));
         window.ok_or_else(|| no_such_kind(resource))
     }
 
@@ -256,6 +280,18 @@ fn told(event: &Event) -> Value {
 }
 
 impl Shown {
+    /// Waits until each kind is listed, or cannot be: what may not be listed stays empty, and the kinds say so.
+    async fn wait(&self) {
+        let is_open = |kind: &Kind| !kind.cache.has_synced() && kind.cache.trouble().is_empty();
+        while self.kinds.iter().any(is_open) {
+            tokio::time::sleep(SYNC_LOOK).await;
+        }
+    }
+
+    async fn shutdown(&self) {
+        join_all(self.kinds.iter().map(|kind| kind.cache.shutdown())).await;
+    }
+
     fn kind(&self, resource: &str) -> Result<&Kind, Refused> {
         self.kinds.iter().find(|kind| kind.name == resource).ok_or_else(|| no_such_kind(resource))
     }

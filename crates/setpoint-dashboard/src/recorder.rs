@@ -6,13 +6,14 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use setpoint::facts::Subscription;
+use setpoint::facts::{Name, Subscription};
 use setpoint::{Fact, Facts};
 use setpoint_env::{Env, Task};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::findings::Findings;
 use crate::history::{History, Sample};
+use crate::ping_pong;
 use crate::subject::Filter;
 use crate::tally::Tally;
 
@@ -25,6 +26,8 @@ pub(crate) struct Recorder {
     recorded: Arc<Mutex<Recorded>>,
     /// The number after the last fact, for those who wait.
     end: watch::Sender<u64>,
+    /// Whether there is an object with a field that somebody unknown changes back.
+    suspicion: Arc<Notify>,
     /// Listens from the beginning, until the task takes over.
     subscription: Arc<Mutex<Option<Subscription>>>,
     /// Tells this process from the one before: numbers begin anew.
@@ -47,6 +50,7 @@ impl Recorder {
         Recorder {
             recorded: Arc::new(Mutex::new(recorded)),
             end: watch::Sender::new(0),
+            suspicion: Arc::default(),
             subscription: Arc::new(Mutex::new(Some(facts.subscribe()))),
             boot: format!("{:08x}", env.random() & 0xffff_ffff).into(),
         }
@@ -76,8 +80,30 @@ impl Recorder {
             recorded.history.push(fact);
         }
         let end = recorded.history.end();
+        let is_unexplained = recorded.findings.played.has_unexplained();
         drop(recorded);
+        if is_unexplained {
+            self.suspicion.notify_one();
+        }
         self.end.send_replace(end);
+    }
+
+    /// Waits until objects have fields that somebody unknown changes back. Each is given once for each time that this happens.
+    pub(crate) async fn unexplained(&self, most: usize) -> Vec<ping_pong::Object> {
+        loop {
+            self.suspicion.notified().await;
+            let found = self.recorded.lock().findings.played.take_unexplained(most);
+            if !found.is_empty() {
+                return found;
+            }
+        }
+    }
+
+    /// Takes who owns which fields of an object. Says whether that explains who changes them back.
+    pub(crate) fn owned(&self, object: &ping_pong::Object, owners: &[(Name, Vec<String>)]) -> bool {
+        let mut recorded = self.recorded.lock();
+        recorded.findings.played.owned(object, owners);
+        !recorded.findings.played.is_unexplained(object)
     }
 
     pub(crate) fn boot(&self) -> &str {

@@ -13,6 +13,7 @@ use setpoint::server::{Refused, Who};
 
 use crate::answer::{self, Answer};
 use crate::app::App;
+use crate::contents::Search;
 use crate::play::Act;
 use crate::query::Query;
 use crate::subject::Filter;
@@ -102,15 +103,26 @@ async fn read(
             let id = query.number("id").ok_or_else(none)?;
             let cache =
                 app.facts.state(0).caches.into_iter().find(|cache| cache.id == id).ok_or_else(none)?;
-            for scope in &cache.scopes {
-                may_list(app, who, &cache.resource, scope.namespace.as_deref()).await?;
-            }
-            text(app.contents.window(id, query.text("q"), query.rows()).ok_or_else(none)?)
+            let namespaces: Vec<_> = cache.scopes.iter().map(|scope| scope.namespace.as_deref()).collect();
+            may_list_in(app, who, &cache.resource, &namespaces).await?;
+            let search = Search { namespace: String::new(), text: query.text("q").to_owned() };
+            text(app.contents.window(id, &search, query.rows()).ok_or_else(none)?)
         }
         "/api/kinds" => text(app.objects.kinds().await?),
         "/api/objects" => {
-            may_list(app, who, query.text("resource"), None).await?;
-            text(app.objects.window(query.text("resource"), query.text("q"), query.rows()).await?)
+            let (resource, namespace) = (query.text("resource"), query.text("namespace"));
+            let cached = match namespace {
+                // Who may see them all learns that there are none; the others that they may not.
+                "" => app.objects.namespaces(resource).await.unwrap_or_default(),
+                namespace => vec![namespace.to_owned()],
+            };
+            let mut namespaces: Vec<_> = cached.iter().map(|namespace| Some(namespace.as_str())).collect();
+            if namespaces.is_empty() {
+                namespaces.push(None);
+            }
+            may_list_in(app, who, resource, &namespaces).await?;
+            let search = Search { namespace: namespace.to_owned(), text: query.text("q").to_owned() };
+            text(app.objects.window(resource, search, query.rows()).await?)
         }
         "/api/tree" => {
             let (resource, key) = (query.text("resource"), query.text("key"));
@@ -140,6 +152,23 @@ async fn read(
 fn place(app: &App) -> Result<tokio::sync::OwnedSemaphorePermit, Refused> {
     let place = app.streams.clone().try_acquire_owned();
     place.map_err(|_| refused(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open; close one"))
+}
+
+/// Whether somebody may see all of these: None is the whole cluster. Of what nobody knows where it is, nothing may be
+/// seen by those who come from elsewhere.
+async fn may_list_in(
+    app: &App,
+    who: Option<&Who>,
+    resource: &str,
+    namespaces: &[Option<&str>],
+) -> Result<(), Refused> {
+    if who.is_some() && namespaces.is_empty() {
+        return Err(refused(StatusCode::FORBIDDEN, "it is not known of which namespaces this is"));
+    }
+    for namespace in namespaces {
+        may_list(app, who, resource, *namespace).await?;
+    }
+    Ok(())
 }
 
 async fn may_list(
@@ -207,5 +236,41 @@ async fn body(request: Request<Incoming>) -> Result<Bytes, Refused> {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(_)) => Err(refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large, or was cut off")),
         Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+    use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+    use k8s_openapi::api::core::v1::ServiceAccount;
+    use kube::api::{Api, PostParams};
+    use setpoint::Facts;
+    use setpoint_apiserver::{ApiServer, Authorization};
+    use setpoint_env::Env;
+
+    use super::*;
+    use crate::DashboardConfig;
+
+    #[tokio::test]
+    async fn what_is_of_no_known_namespace_is_shown_to_nobody_from_elsewhere() {
+        // Everybody may do everything here, so it is not the right that is missing.
+        let server = ApiServer::builder().authorization(Authorization::AlwaysAllow).build();
+        let accounts: Api<ServiceAccount> = Api::default_namespaced(server.client());
+        let account = serde_json::from_value(json!({"metadata": {"name": "viewer"}})).unwrap();
+        accounts.create(&PostParams::default(), &account).await.unwrap();
+        let request = TokenRequest { spec: Some(TokenRequestSpec::default()), ..TokenRequest::default() };
+        let token = accounts.create_token_request("viewer", &PostParams::default(), &request).await.unwrap();
+        let bearer = format!("Bearer {}", token.status.unwrap().token.unwrap());
+        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, bearer.parse().unwrap())]);
+        let env = Env::system();
+        let config = DashboardConfig::default().listen("0.0.0.0:0".parse().unwrap());
+        let app = App::new(&Facts::new(env.clone()), server.client(), env, config);
+        let who = app.guard.admit(&headers).await.unwrap();
+        assert!(who.is_some());
+        may_list_in(&app, who.as_ref(), "configmaps", &[Some("default"), None]).await.unwrap();
+        let refused = may_list_in(&app, who.as_ref(), "configmaps", &[]).await.unwrap_err();
+        assert_eq!(refused.0, StatusCode::FORBIDDEN);
+        may_list_in(&app, None, "configmaps", &[]).await.unwrap();
     }
 }

@@ -73,7 +73,7 @@ function turnTheme() {
 function setTheme(name) {
   if (name) document.documentElement.dataset.theme = name;
   else delete document.documentElement.dataset.theme;
-  const [sign, words] = name === "dark" ? ["☾", "dark"] : name === "light" ? ["☀", "light"] : ["◐", "as the system has it"];
+  const [sign, words] = name === "dark" ? ["☾", "dark"] : name === "light" ? ["☀", "light"] : ["◐", "that of the system"];
   say(theme, sign);
   theme.title = `Theme: ${words}`;
   theme.setAttribute("aria-label", theme.title);
@@ -97,8 +97,8 @@ stream.addEventListener("status", () => {
   status.dataset.is = stream.status;
   say(status, /** @type {Record<string, string>} */ (WORDS)[stream.status]);
   notice.hidden = ["live", "asleep"].includes(stream.status);
-  if (stream.status === "reconnecting") say(notice, "The server does not answer. What is shown is what was last heard; it goes on by itself.");
-  if (stream.status === "refused") say(notice, "The server refused. It is tried again every few seconds; reload the page to show another token.");
+  if (stream.status === "reconnecting") say(notice, "The server does not answer. The page shows the last known state, and reconnects by itself.");
+  if (stream.status === "refused") say(notice, "The server refused the connection. The page retries every few seconds; reload it to enter another token.");
 });
 stream.addEventListener("state", () => {
   const open = stream.state.findings;

@@ -111,6 +111,6 @@ export function table(caption, head, rows, empty = "Nothing.") {
 export async function ask(path, options) {
   const answer = await fetch(path, options);
   const body = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(body.error || `${answer.status} ${answer.statusText}`);
+  if (!answer.ok) throw Object.assign(new Error(body.error || `${answer.status} ${answer.statusText}`), { status: answer.status });
   return body;
 }

@@ -327,7 +327,7 @@ export class KeysView {
       const bad = life.loops ? ["↻", h("span", { class: "word" }, "loops")] : life.failures ? [`✕ ${count(life.failures)}`] : null;
       return h("button", { "data-key": id, "aria-pressed": String(id === this.selected), title: `${life.controller}: ${life.key}`, onclick: () => this.choose(life) },
         h("span", { class: "k" }, name, h("small", {}, [life.controller, namespace].filter(Boolean).join(" · "))), bad && h("span", { class: "tag bad" }, ...bad), h("span", { class: "c" }, count(life.reconciles)));
-    }), this.order.length === 0 && h("p", { class: "empty" }, "No key has moved yet."));
+    }), this.order.length === 0 && h("p", { class: "empty" }, "No key has been enqueued yet."));
   }
 
   /** What happened to the key that is chosen, in words. */
@@ -350,10 +350,10 @@ export class KeysView {
       this.samples = [...(this.samples ?? []), { canvas, life }];
       return h("span", {}, canvas, text);
     };
-    const piece = (/** @type {string} */ is, isBad = false) => ({ pieces: [{ is, from: 4, to: isBad ? 12 : 22, isBad }], marks: [] });
+    const piece = (/** @type {string} */ is, isBad = false) => ({ pieces: [{ is, from: 4, to: isBad && is === "run" ? 12 : 22, isBad }], marks: [] });
     const mark = (/** @type {string} */ is) => ({ pieces: [], marks: [{ is, at: 13 }] });
-    const legend = h("div", { class: "legend", role: "note" }, one("event", mark("event")), one("its own write came back", mark("own")), one("waits for a worker", piece("queue")), one("reconcile", piece("run")), one("failed", piece("run", true)),
-      one("write", mark("write")), one("changed nothing", mark("nothing")), one("refused or lost", mark("refused")), one("held until its writes are seen", piece("hold")), one("waits for its time", piece("wait")));
+    const legend = h("div", { class: "legend", role: "note" }, one("event", mark("event")), one("event of its own write", mark("own")), one("waits for a worker", piece("queue")), one("reconcile", piece("run")), one("failed", piece("run", true)),
+      one("write", mark("write")), one("changed nothing", mark("nothing")), one("refused or lost", mark("refused")), one("held until the caches observe its writes", piece("hold")), one("held too long", piece("hold", true)), one("delayed", piece("wait")));
     const draw = () => {
       for (const { canvas, life } of this.samples ?? []) {
         const at = sharp(canvas, 26, 16);

@@ -174,6 +174,13 @@ function drawPiece(at, piece, from, to, middle, ink) {
   at.lineTo(to, middle);
   at.stroke();
   at.setLineDash([]);
+  if (piece.is === "hold" && piece.isBad) {
+    // A bar across its end: the limit was reached.
+    at.beginPath();
+    at.moveTo(to, middle - 7); at.lineTo(to, middle + 7);
+    at.moveTo(to - 4, middle - 7); at.lineTo(to - 4, middle + 7);
+    at.stroke();
+  }
 }
 
 /** @param {CanvasRenderingContext2D} at @param {Mark} mark @param {number} x @param {number} top @param {ReturnType<typeof colours>} ink */

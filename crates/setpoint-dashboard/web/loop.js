@@ -9,19 +9,19 @@ import { count, rate, some, span } from "./words.js";
 
 const STAGES = [
   { id: "server", place: "1 / 2 / 2 / 7", number: "", name: "API server", what: "objects, each change at a resourceVersion", curve: "writes" },
-  { id: "reflector", place: "3 / 2", number: "1", name: "Reflector", what: "lists, then watches, for ever", curve: "received" },
+  { id: "reflector", place: "3 / 2", number: "1", name: "Reflector", what: "lists, then watches, forever", curve: "received" },
   { id: "fifo", place: "3 / 4", number: "2", name: "DeltaFIFO", what: "what changed, by key, in order", curve: "applied" },
   { id: "indexer", place: "3 / 6", number: "3", name: "Indexer", what: "the cache, at one version", curve: "applied" },
-  { id: "informer", place: "5 / 6", number: "4", name: "Informer", what: "tells handlers what is cached", curve: "added" },
-  { id: "queue", place: "5 / 4", number: "5", name: "Work queue", what: "keys that want to be reconciled", curve: "added" },
-  { id: "controller", place: "5 / 2", number: "6", name: "Controller", what: "workers, each key in one hand", curve: "reconciles" },
+  { id: "informer", place: "5 / 6", number: "4", name: "Informer", what: "delivers changes to handlers", curve: "added" },
+  { id: "queue", place: "5 / 4", number: "5", name: "Work queue", what: "keys to reconcile", curve: "added" },
+  { id: "controller", place: "5 / 2", number: "6", name: "Controller", what: "no key is processed concurrently", curve: "reconciles" },
 ];
 
 const ARROWS = [
   { place: "2 / 2", to: "down", text: "list, watch", total: "received" },
   { place: "3 / 3", to: "right", text: "changes", total: "received" },
   { place: "3 / 5", to: "right", text: "batches", total: "applied" },
-  { place: "4 / 6", to: "down", text: "told", total: "applied" },
+  { place: "4 / 6", to: "down", text: "delivered", total: "applied" },
   { place: "5 / 5", to: "left", text: "keys", total: "added" },
   { place: "5 / 3", to: "left", text: "keys", total: "reconciles" },
 ];
@@ -116,9 +116,9 @@ function numbers(stream) {
   return {
     server: { big: rate(stream.rate("writes")), unit: "writes by controllers", more: `${count(sum(controllers, "writes"))} so far, ${count(sum(controllers, "refused"))} refused`, trouble: unchanged > 0 ? `${rate(unchanged)} of the writes changed nothing` : "" },
     reflector: { big: count(scopes.length), unit: scopes.length === 1 ? "watch" : "watches", more: `${rate(stream.rate("received"))} changes`, trouble: failing ? `${some(failing, "watch", "watches")} failing` : "" },
-    fifo: { big: count(sum(scopes, "pending")), unit: "pending", more: `slowest way into a cache ${span(lag)}`, trouble: lag > 2000 ? "a cache lags" : "" },
+    fifo: { big: count(sum(scopes, "pending")), unit: "pending", more: `watch to cache in ${span(lag)} at most`, trouble: lag > 2000 ? "a cache lags" : "" },
     indexer: { big: count(objects), unit: objects === 1 ? "object" : "objects", more: `in ${some(state.caches.length, "cache")}`, trouble: unsynced ? `${unsynced} not synced` : "" },
-    informer: { big: count(backlog), unit: "behind", more: some(handlers.length, "handler"), trouble: backlog > 1000 ? "a handler is slow" : "" },
+    informer: { big: count(backlog), unit: "not delivered yet", more: some(handlers.length, "handler"), trouble: backlog > 1000 ? "a handler is slow" : "" },
     queue: { big: count(ready), unit: "ready", more: `${count(sum(state.queues, "waiting"))} waiting, ${count(sum(state.queues, "held"))} held, ${rate(stream.rate("added"))} added`, trouble: late ? `${some(late, "key")} held too long` : "" },
     controller: { big: rate(stream.rate("reconciles")), unit: "reconciles", more: `${count(running)} running${workers ? ` on ${some(workers, "worker")}` : ""}, slowest ${span(slowest)}`, trouble: failed > 0 ? `${rate(failed)} failing` : "" },
   };

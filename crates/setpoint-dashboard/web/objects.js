@@ -27,25 +27,32 @@ export class ObjectsView {
     this.life = null;
     /** Which call of show is the last one; another one after it was left. */
     this.turn = 0;
+    /** @type {Set<string>} */
+    this.isNamespaced = new Set();
     this.choose = h("select", { "aria-label": "Kind", onchange: () => this.go(this.choose.value, "") });
     this.search = h("input", { type: "search", placeholder: "part of a name", "aria-label": "Search objects", oninput: () => this.list.refresh() });
+    this.namespace = h("input", { type: "search", placeholder: "namespace", "aria-label": "Namespace", hidden: true, oninput: () => this.list.refresh() });
     this.found = h("span", { role: "status" });
     this.list = VirtualList.make({
       label: "Objects",
       fetch: async (offset, limit) => {
         if (!this.resource) return { rows: [], matches: 0 };
         const query = new URLSearchParams({ resource: this.resource, q: this.search.value, offset: String(offset), limit: String(limit) });
-        const window = await ask(`/api/objects?${query}`);
+        if (!this.namespace.hidden) query.set("namespace", this.namespace.value.trim());
+        const window = await ask(`/api/objects?${query}`).catch((error) => {
+          if (error.status === 403 && !this.namespace.hidden) error.message += ". Name a namespace whose objects you may list.";
+          throw error;
+        });
         say(this.found, `${count(window.matches)} of ${some(window.total, "object")}`);
         return window;
       },
-      draw: (row) => [h("span", {}, row.key), h("span", { class: "quiet" }, row.version ?? "gone")],
+      draw: (row) => [h("span", { title: row.key }, row.key), h("span", { class: "quiet" }, row.version ?? "gone")],
       open: (row) => this.go(this.resource, row.key),
       isOpen: (row) => row.key === this.key,
     });
     this.detail = h("div", { class: "stack" });
     this.element = h("div", {}, h("div", { class: "head" }, h("div", {}, h("h1", {}, "Objects"), h("p", { class: "ask" }, "Who made each of them, who changed what, and when."))),
-      h("div", { class: "split" }, h("div", {}, h("div", { class: "bar" }, this.choose, this.search), h("p", { class: "quiet list-head" }, this.found, h("span", {}, "version")), this.list), this.detail));
+      h("div", { class: "split" }, h("div", {}, h("div", { class: "bar" }, this.choose, this.namespace, this.search), h("p", { class: "quiet list-head" }, this.found, h("span", {}, "version")), this.list), this.detail));
     this.follow = new Follow(stream, () => this.look());
   }
 
@@ -70,6 +77,7 @@ export class ObjectsView {
     const resource = query.get("resource") || this.choose.value;
     if (resource !== this.resource) {
       this.resource = resource;
+      this.namespace.hidden = !this.isNamespaced.has(resource);
       this.list.restart();
     }
     this.choose.value = resource;
@@ -91,6 +99,7 @@ export class ObjectsView {
     const { kinds } = await ask("/api/kinds");
     const text = (/** @type {any} */ kind) => `${kind.resource} (${kind.trouble ? "not readable" : count(kind.objects)})`;
     const before = this.choose.value;
+    this.isNamespaced = new Set(kinds.filter((/** @type {any} */ kind) => kind.isNamespaced).map((/** @type {any} */ kind) => kind.resource));
     // Those that have objects first.
     kinds.sort((/** @type {any} */ a, /** @type {any} */ b) => Number(a.objects === 0) - Number(b.objects === 0) || (a.resource < b.resource ? -1 : 1));
     put(this.choose, kinds.map((/** @type {any} */ kind) => h("option", { value: kind.resource }, text(kind))));
@@ -132,7 +141,7 @@ export class ObjectsView {
     this.drawTab();
   }
 
-  /** Looks again, soon after something happened. */
+  /** Asks again, soon after something happened. */
   async look() {
     await this.list.refresh();
     if (!this.key) return;
@@ -203,7 +212,7 @@ export class ObjectsView {
   }
 
   eventList() {
-    if (!this.events) return h("p", { class: "empty" }, "Asking…");
+    if (!this.events) return h("p", { class: "empty" }, "Loading…");
     const rows = this.events.sort((/** @type {any} */ a, /** @type {any} */ b) => (b.at ?? 0) - (a.at ?? 0)).map((/** @type {any} */ it) => [it.at ? `${span(this.stream.now() - it.at)} ago` : "–", h("span", { class: it.type === "Warning" ? "bad" : "" }, it.type === "Warning" ? "⚠ Warning" : it.type), it.reason, `${it.message}${it.count > 1 ? ` (${it.count} times)` : ""}`, it.source ?? ""]);
     return table("Events", ["when", "type", "reason", "message", "from"], rows, this.eventsError || "There are no events about it.");
   }

@@ -6,11 +6,11 @@ import { VirtualList } from "./list.js";
 import { awaited, because, cacheName, count, nanos, phase, reflector, scopeKey, span, usersOf } from "./words.js";
 
 const TITLES = {
-  server: "What was written", reflector: "Lists and watches", fifo: "Changes on their way into the caches", indexer: "What is cached",
+  server: "Writes", reflector: "Lists and watches", fifo: "Changes that are not in the caches yet", indexer: "What is cached",
   informer: "Handlers", queue: "Keys in the queues", controller: "Workers and what they do",
 };
 /** The states of a key in a word. @type {Record<string, string>} */
-const PHASES = { queued: "ready", dirty: "processing, again", holdingDirty: "holding, again", heldDirty: "held, again" };
+const PHASES = { queued: "ready", dirty: "processing, dirty", holdingDirty: "holding, dirty", heldDirty: "held, dirty" };
 
 /** @param {number | null} ms */
 const took = (ms) => h("span", { class: "nowrap" }, ms === null ? "–" : span(ms));
@@ -60,38 +60,40 @@ export class Panel {
   }
 
   writes() {
-    const rows = this.stream.state.totals.controllers.map((/** @type {any} */ it) => [it.controller, count(it.writes), count(it.unchanged), count(it.refused)]);
+    const all = [...this.stream.state.totals.controllers].sort((a, b) => b.writes + b.refused - (a.writes + a.refused) || (a.controller < b.controller ? -1 : 1));
+    // Of those who write with a client of their own, nothing is known.
+    const rows = all.map((/** @type {any} */ it) => (it.work || it.writes ? [it.controller, count(it.writes), count(it.unchanged), count(it.refused)] : [it.controller, h("span", { class: "quiet", title: "It writes with a client of its own" }, "not known"), "–", "–"]));
     return table("Writes by controller", ["controller", "writes", "changed nothing", "refused"], rows, "No controller has written yet.");
   }
 
-  /** What was heard of each list and watch. @returns {Map<string, any>} */
-  told() {
+  /** What is known of each list and watch. @returns {Map<string, any>} */
+  known() {
     return new Map(this.stream.state.totals.caches.map((/** @type {any} */ it) => [scopeKey(it.id, it.namespace), it]));
   }
 
   watches() {
-    const told = this.told();
+    const known = this.known();
     const rows = this.stream.state.caches.flatMap((/** @type {any} */ cache) => cache.scopes.map((/** @type {any} */ scope) => {
       const name = cacheName({ resource: cache.resource, namespace: scope.namespace });
-      const heard = told.get(scopeKey(cache.id, scope.namespace));
+      const heard = known.get(scopeKey(cache.id, scope.namespace));
       const state = scope.trouble ? h("span", { class: "bad" }, `⚠ ${scope.trouble}`) : cache.hasSynced ? "watches" : reflector(heard?.state);
-      return [name, state, scope.version ?? "–", took(heard?.lagMs ?? 0), count(heard?.received ?? 0), count(heard?.lists ?? 0), count(heard?.failures ?? 0), heard?.since ? `${span(this.stream.now() - heard.since)} ago` : "–", h("span", { class: "quiet" }, usersOf(cache) || "–")];
+      return [name, state, scope.version ?? "–", took(heard?.lagMs ?? 0), count(heard?.received ?? 0), count(heard?.lists ?? 0), count(heard?.failures ?? 0), heard?.since ? `for ${span(this.stream.now() - heard.since)}` : "–", h("span", { class: "quiet" }, usersOf(cache) || "–")];
     }));
-    return table("Lists and watches", ["resource", "now", "at version", "lag", "changes", "lists", "failures", "last turn", "for"], rows, "There is no cache.");
+    return table("Lists and watches", ["resource", "now", "at version", "lag", "changes", "lists", "failures", "in this state", "for"], rows, "There is no cache.");
   }
 
   pending() {
-    const told = this.told();
+    const known = this.known();
     const rows = this.stream.state.caches.flatMap((/** @type {any} */ cache) => cache.scopes.map((/** @type {any} */ scope) => {
       const name = cacheName({ resource: cache.resource, namespace: scope.namespace });
-      return [name, count(scope.pending), span(told.get(scopeKey(cache.id, scope.namespace))?.lagMs ?? 0), scope.version ?? "–", h("span", { class: "quiet" }, usersOf(cache) || "–")];
+      return [name, count(scope.pending), span(known.get(scopeKey(cache.id, scope.namespace))?.lagMs ?? 0), scope.version ?? "–", h("span", { class: "quiet" }, usersOf(cache) || "–")];
     }));
     return table("Pending changes", ["resource", "pending", "from watch to cache", "cache at version", "for"], rows, "There is no cache.");
   }
 
   handlers() {
-    const rows = this.stream.state.caches.flatMap((/** @type {any} */ cache) => cache.handlers.map((/** @type {any} */ it) => [cache.resource, it.handler, count(it.backlog)]));
-    return table("Handlers", ["resource", "handler", "changes not told yet"], rows, "Nobody is told.");
+    const rows = this.stream.state.caches.flatMap((/** @type {any} */ cache) => cache.handlers.map((/** @type {any} */ it) => [/^\d*$/.test(it.handler) ? h("span", { class: "quiet" }, `unnamed ${it.handler}`) : it.handler, count(it.backlog), cache.resource]));
+    return table("Handlers", ["handler", "not delivered yet", "resource"], rows, "No handler is registered.");
   }
 
   workers() {
@@ -99,9 +101,9 @@ export class Panel {
     const workers = new Map(this.stream.state.controllers.map((/** @type {any} */ it) => [it.controller, it.workers]));
     const rows = all.map((/** @type {any} */ it) => {
       const running = it.running.map((/** @type {any} */ run) => h("div", {}, h("a", { href: `#/keys?controller=${encodeURIComponent(it.controller)}&key=${encodeURIComponent(run.key)}` }, run.key), ` for ${span(this.stream.now() - run.since)}, because: ${run.reasons}`));
-      return [it.controller, it.work ?? "not told", h("span", { class: "nowrap" }, `${it.running.length}${workers.has(it.controller) ? ` of ${workers.get(it.controller)}` : ""}`), count(it.reconciles), count(it.failed), took(it.p50Ms), took(it.p99Ms), running.length ? running : h("span", { class: "quiet" }, "nothing")];
+      return [it.controller, it.work ?? "–", h("span", { class: "nowrap" }, `${it.running.length}${workers.has(it.controller) ? ` of ${workers.get(it.controller)}` : ""}`), count(it.reconciles), count(it.failed), took(it.p50Ms), took(it.p99Ms), running.length ? running : h("span", { class: "quiet" }, "nothing")];
     });
-    return table("Workers", ["controller", "state", "busy", "reconciles", "failed", "p50", "p99", "does now"], rows, "No controller has begun to work.");
+    return table("Workers", ["controller", "state", "busy", "reconciles", "failed", "p50", "p99", "reconciles now"], rows, "No controller has started.");
   }
 
   /** @param {URLSearchParams} query */
@@ -127,7 +129,7 @@ export class Panel {
         found.textContent = `${count(window.matches)} of ${count(window.total)}`;
         return window;
       },
-      draw: (row) => [h("span", {}, row.key), h("span", { class: "quiet" }, row.version ? `version ${row.version}` : "gone")],
+      draw: (row) => [h("span", { title: row.key }, row.key), h("span", { class: "quiet" }, row.version ? `version ${row.version}` : "gone")],
       open: (row) => {
         const cache = this.stream.state.caches.find((/** @type {any} */ it) => it.id === id);
         location.hash = `#/objects?resource=${encodeURIComponent(cache.resource)}&key=${encodeURIComponent(row.key)}`;
@@ -169,12 +171,12 @@ export class Panel {
     const rows = keys.map((/** @type {any} */ key) => {
       const isWaiting = key.phase === "absent";
       const state = h("span", { class: `tag ${key.phase.startsWith("h") ? "hold" : isWaiting ? "warn" : key.phase === "queued" ? "" : "run"}` }, isWaiting ? "waiting" : PHASES[key.phase] ?? key.phase);
-      const what = key.until.length ? `waits for ${key.until.map(awaited).join(", ")}; ${nanos(key.heldAtMost)} at most` : isWaiting || key.dueIn ? `comes in ${nanos(key.dueIn)}` : phase(key.phase);
+      const what = key.until.length ? `held until ${key.until.map(awaited).join(", and ")}; for ${nanos(key.heldAtMost)} at most` : isWaiting || key.dueIn ? `ready in ${nanos(key.dueIn)}` : phase(key.phase);
       return [h("a", { href: `#/keys?controller=${encodeURIComponent(queue.queue)}&key=${encodeURIComponent(key.key)}` }, key.key), state, what, because(key.reasons), String(key.priority)];
     });
     const shown = keys.length < queue.ready + queue.processing + queue.waiting + queue.held ? h("p", { class: "quiet" }, `Some of them; 200 of each state at most.`) : null;
     return h("div", {},
-      h("p", {}, `${count(queue.ready)} ready, ${count(queue.processing)} processing, ${count(queue.waiting)} waiting for their time, ${count(queue.held)} held, ${count(queue.dirty)} to run again.`),
-      table("Keys", ["key", "state", "what it does", "why", "priority"], rows, "The queue is empty."), shown);
+      h("p", {}, `${count(queue.ready)} ready, ${count(queue.processing)} processing, ${count(queue.waiting)} waiting for their delay to pass, ${count(queue.held)} held, ${count(queue.dirty)} dirty.`),
+      table("Keys", ["key", "state", "what it waits for", "why", "priority"], rows, "The queue is empty."), shown);
   }
 }

@@ -3,9 +3,9 @@
 import { h } from "./dom.js";
 import { because, clock, nanos, outcome, some, span, tell } from "./words.js";
 
-/** How many reconciles are told. */
+/** How many reconciles are listed. */
 const MOST = 40;
-/** How many events of one reconcile are told one by one. */
+/** How many events of one reconcile are listed one by one. */
 const MOST_EVENTS = 6;
 
 /**
@@ -71,7 +71,7 @@ function steps(round) {
   found.push(...round.waits.map((fact) => step(fact, zero)));
   if (start) {
     const ready = round.readyAt === null ? "" : `ready for ${span(Math.max(0, start.ms - round.readyAt))}`;
-    const tries = start.event.retries ? `; it has failed ${some(start.event.retries, "time")}` : "";
+    const tries = start.event.retries ? `; a retry after ${some(start.event.retries, "failure")}` : "";
     if (ready) found.push(line(offset(/** @type {number} */ (round.readyAt), zero), "wait", `${ready}, until a worker took it`));
     found.push(line(offset(start.ms, zero), "reconcile", `because: ${because(start.event.reasons)}${tries}`, "run"));
   }

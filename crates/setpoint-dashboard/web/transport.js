@@ -3,7 +3,7 @@
 import { ask, h, put } from "./dom.js";
 
 /** What is sent, with what, and how it is called: in slow motion each message takes longer, else all of time goes faster. @type {[string, number, string][]} */
-const SPEEDS = [["slow", 1500, "slowest"], ["slow", 500, "slower"], ["slow", 150, "slow"], ["speed", 1, "as our time"], ["speed", 10, "10 × faster"], ["speed", 100, "100 × faster"], ["speed", 1000, "1,000 × faster"]];
+const SPEEDS = [["slow", 1500, "slowest"], ["slow", 500, "slower"], ["slow", 150, "slow"], ["speed", 1, "real time"], ["speed", 10, "10 × faster"], ["speed", 100, "100 × faster"], ["speed", 1000, "1,000 × faster"]];
 /** How often it is looked whether somebody else has paused it. */
 const EVERY = 1000;
 

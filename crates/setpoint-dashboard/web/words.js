@@ -54,9 +54,9 @@ export function because(reasons) {
 
 /** @param {any} state */
 export function reflector(state) {
-  if (!state) return "not heard of yet";
+  if (!state) return "not started";
   switch (state.is) {
-    case "listing": return state.isStreaming ? "lists, as the beginning of a watch" : "lists";
+    case "listing": return state.isStreaming ? "lists, as a streaming list" : "lists";
     case "listed": return `listed ${some(state.objects, "object")}`;
     case "watching": return "watches";
     case "failed": return `failed: ${state.error}; ${state.listsNext ? "lists" : "watches"} again in ${nanos(state.pause)}`;
@@ -72,13 +72,13 @@ export const cacheName = (cache) => (cache.namespace ? `${cache.resource} in ${c
 /** What a list and watch is known by. @param {number} id @param {string | null} namespace */
 export const scopeKey = (id, namespace) => `${id} ${namespace ?? ""}`;
 
-/** Whose cache it is: the names of those whom it tells; others have numbers. @param {any} cache */
+/** Whose cache it is: the names of its handlers; others have numbers. @param {any} cache */
 export const usersOf = (cache) => cache.handlers.map((/** @type {any} */ it) => it.handler).filter((/** @type {string} */ name) => !/^\d*$/.test(name)).join(", ");
 
 /** @param {any} awaited */
 export function awaited(awaited) {
-  const gone = awaited.object ? `${awaited.object} to be gone from ` : "";
-  return `${gone}${cacheName(awaited.cache)} at version ${awaited.version} or later`;
+  const gone = awaited.object ? `, without ${awaited.object}` : "";
+  return `the cache of ${cacheName(awaited.cache)} is at version ${awaited.version} or later${gone}`;
 }
 
 /** @param {any} result */
@@ -87,7 +87,7 @@ export function outcome(result) {
     case "done": return "done";
     case "requeueAfter": return `done, again in ${nanos(result.delay)}`;
     case "failed": return `failed: ${result.error}`;
-    case "failedForGood": return `failed for good: ${result.error}`;
+    case "failedForGood": return `failed, and is not retried: ${result.error}`;
     case "cutOff": return "cut off";
     default: return result.is;
   }
@@ -102,7 +102,7 @@ export function written(write) {
     case "written":
       if (write.result.isUnchanged) return `${head}: changed nothing`;
       return `${head}: version ${write.result.version}`;
-    case "gone": return `${head}: it is gone`;
+    case "gone": return `${head}: deleted`;
     case "refused": return `${head}: refused with ${write.result.code} ${write.result.reason}`;
     case "unknown": return `${head}: the answer was lost`;
     default: return head;
@@ -110,9 +110,9 @@ export function written(write) {
 }
 
 const PHASES = {
-  absent: "left the queue", queued: "is ready", processing: "a worker has it", dirty: "changed while a worker has it",
-  holding: "will be held when it is done", holdingDirty: "will be held, and wants to run again",
-  held: "is held until the caches show its writes", heldDirty: "is held, and wants to run again",
+  absent: "not in the queue", queued: "ready", processing: "being processed", dirty: "added again while being processed",
+  holding: "to be held when it is done", holdingDirty: "to be held, and added again",
+  held: "held until the caches observe its writes", heldDirty: "held, and added again",
 };
 
 /** @param {string} phase */
@@ -125,21 +125,21 @@ export const phase = (phase) => /** @type {Record<string, string>} */ (PHASES)[p
 export function tell(event) {
   switch (event.type) {
     case "reflector": return { stage: "reflector", text: `${cacheName(event.cache)} ${reflector(event.state)}`, isBad: event.state.is === "failed" || event.state.is === "panicked" };
-    case "received": return { stage: "reflector", text: `the watch of ${cacheName(event.cache)} brought ${some(event.changes.count, "change")}` };
+    case "received": return { stage: "reflector", text: `the watch of ${cacheName(event.cache)} received ${some(event.changes.count, "change")}` };
     case "applied": return { stage: "cache", text: `${cacheName(event.cache)} is at version ${event.version ?? "–"}: ${some(event.changes.count, "change")}${event.isList ? " by a list" : ""}` };
-    case "handler": return { stage: "informer", text: `${event.handler} is ${some(event.backlog, "change")} of ${event.resource} behind` };
-    case "added": return { stage: "event", text: `${reason(event.reason)}${event.isCoalesced ? " (one with what is queued)" : ""}` };
+    case "handler": return { stage: "informer", text: `${some(event.backlog, "change")} of ${event.resource} not delivered to ${event.handler} yet` };
+    case "added": return { stage: "event", text: `${reason(event.reason)}${event.isCoalesced ? " (coalesced)" : ""}` };
     case "phase": return { stage: "queue", text: phase(event.phase) };
-    case "delayed": return { stage: "queue", text: `waits for ${nanos(event.delay)}: ${event.cause}` };
-    case "held": return { stage: "hold", text: `waits for ${event.until.map(awaited).join(", ")}` };
-    case "released": return { stage: "seen", text: `held for ${nanos(event.waited)}${event.isLate ? ": the caches did not show it in time" : ": the caches show it"}`, isBad: event.isLate };
-    case "reconcileStarted": return { stage: "reconcile", text: `#${event.id} begins, because: ${because(event.reasons)}${event.retries ? `; it has failed ${some(event.retries, "time")}` : ""}` };
+    case "delayed": return { stage: "queue", text: `delayed by ${nanos(event.delay)}: ${event.cause}` };
+    case "held": return { stage: "hold", text: `held until ${event.until.map(awaited).join(", and ")}` };
+    case "released": return { stage: "seen", text: `held for ${nanos(event.waited)}${event.isLate ? ": the caches did not observe it in time" : ": the caches have observed it"}`, isBad: event.isLate };
+    case "reconcileStarted": return { stage: "reconcile", text: `#${event.id} starts, because: ${because(event.reasons)}${event.retries ? `; a retry after ${some(event.retries, "failure")}` : ""}` };
     case "reconcileEnded": return { stage: "reconcile", text: `#${event.id} took ${nanos(event.took)}: ${outcome(event.result)}`, isBad: event.result.is.startsWith("failed") };
     case "write": return { stage: "write", text: written(event), isBad: event.result.is !== "written" && event.result.is !== "gone" };
     case "finding": return { stage: "finding", text: event.finding.is === "selfTriggered" ? `a loop: nothing but its own writes to ${event.finding.resource} ${event.finding.object}, ${event.finding.times} times in a row` : `a write to ${event.finding.resource} ${event.finding.object} changed nothing`, isBad: true };
-    case "work": return { stage: "controller", text: `${event.controller}: ${event.state === "working" ? "works" : event.state === "stopped" ? "has stopped" : "catches up with the server"}` };
-    case "leadership": return { stage: "controller", text: event.state.is === "leading" ? `${event.identity} leads by ${event.lease}` : `${event.state.leader ?? "nobody"} leads by ${event.lease}` };
-    case "queueShutDown": return { stage: "queue", text: `${event.queue} takes no more keys` };
+    case "work": return { stage: "controller", text: `${event.controller}: ${event.state === "working" ? "working" : event.state === "stopped" ? "stopped" : "waits until its caches have caught up"}` };
+    case "leadership": return { stage: "controller", text: event.state.is === "leading" ? `${event.identity} holds the lease ${event.lease}` : `the lease ${event.lease} is held by ${event.state.leader ?? "nobody"}` };
+    case "queueShutDown": return { stage: "queue", text: `${event.queue} is shut down` };
     case "missed": return { stage: "stream", text: `${some(event.count, "fact")} missed`, isBad: true };
     default: return { stage: "other", text: event.type };
   }

@@ -60,6 +60,8 @@ pub(crate) fn run(
 fn has_ended(said: &str, is_well: bool) -> Result<()> {
     ensure!(said.lines().any(|line| line == DONE), "the suite ended before all of its checks were run");
     let has_failed = said.lines().any(|line| line.starts_with("FAIL "));
+    let has_run = has_failed || said.lines().any(|line| line.starts_with("ok "));
+    ensure!(has_run, "the suite ran no check");
     ensure!(is_well || has_failed, "the suite failed, and does not say why");
     Ok(())
 }
@@ -163,5 +165,6 @@ mod tests {
         assert!(has_ended("ok one (1 ms)\n", true).is_err(), "ended in the middle");
         assert!(has_ended("ok one (1 ms)\ndone\n", false).is_err(), "failed, and no check did");
         has_ended("FAIL one (1 ms): no\ndone\n", false).unwrap();
+        assert!(has_ended("note nothing to do\ndone\n", true).is_err(), "no check was run");
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use setpoint::controller::Runtime;
 use setpoint::kube::Client;
 use setpoint::kube::api::{Api, Patch, PatchParams};
-use setpoint::{Action, Context, Controller, Facts, Manager, Metrics, ObjectKey, ReconcileError};
+use setpoint::{Action, Context, Controller, Facts, Manager, Metrics, ObjectKey, ReconcileError, Watch};
 use setpoint_env::{Env, Task};
 
 const NAME: &str = "stamp";
@@ -20,12 +20,13 @@ const PAUSE: Duration = Duration::from_millis(40);
 /// Starts it, as long as the task lives.
 pub(crate) async fn start(client: Client, env: &Env, facts: &Facts) -> anyhow::Result<Task<()>> {
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OBJECT}});
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OBJECT, "labels": {"demo": NAME}}});
     let params = PatchParams::apply("demo");
     maps.patch(OBJECT, &params, &Patch::Apply(object)).await.context("cannot make the object")?;
     let runtime = Runtime::with(client, env.clone(), Metrics::default()).with_facts(facts);
     let runtime = runtime.factory(|factory| factory.namespace("default"));
-    let manager = Manager::with(runtime).controller(Controller::of::<ConfigMap>(.., NAME, stamp));
+    let own = Watch::<ConfigMap>::new().labels(format!("demo={NAME}"));
+    let manager = Manager::with(runtime).controller(Controller::of(own, NAME, stamp));
     Ok(env.spawn(async move {
         if let Err(error) = manager.run().await {
             tracing::warn!(%error, "the controller that loops has failed");
@@ -34,7 +35,7 @@ pub(crate) async fn start(client: Client, env: &Env, facts: &Facts) -> anyhow::R
 }
 
 async fn stamp(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
-    if key.name() == OBJECT && cx.lister::<ConfigMap>()?.get(&key).is_some() {
+    if cx.lister::<ConfigMap>()?.get(&key).is_some() {
         tokio::time::sleep(PAUSE).await;
         let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
         let last = json!({"data": {"lastReconcile": cx.reconcile_id().to_string()}});

@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 
 use super::gate::Gate;
 use super::looper;
+use super::rivals;
 use super::world::{FASTEST, World};
 
 /// What is made, scaled and deleted.
@@ -48,6 +49,7 @@ pub(crate) struct Playground {
     /// Lets it come back.
     returning: Mutex<Option<Task<()>>>,
     looper: Mutex<Option<Task<()>>>,
+    rivals: Mutex<Option<Task<()>>>,
     crashes: Mutex<u32>,
     began: Timestamp,
     time: Mutex<Time>,
@@ -78,6 +80,7 @@ impl Playground {
             controller: Mutex::default(),
             returning: Mutex::default(),
             looper: Mutex::default(),
+            rivals: Mutex::default(),
             crashes: Mutex::default(),
             began: env.now(),
             time: Mutex::new(Time { world: None, speed: 1.0 }),
@@ -226,6 +229,15 @@ impl Playground {
         Ok("A controller with a bug has started. Findings will name what it does wrong.".to_owned())
     }
 
+    async fn turn_rivals(&self) -> anyhow::Result<String> {
+        if self.rivals.lock().take().is_some() {
+            return Ok("Both writers have stopped.".to_owned());
+        }
+        let task = rivals::start(self.client.clone(), &self.env, &self.facts).await?;
+        *self.rivals.lock() = Some(task);
+        Ok("A controller and another writer want different values. Findings will name both.".to_owned())
+    }
+
     pub(crate) async fn perform(self: &Arc<Self>, Act { act, value }: Act) -> anyhow::Result<String> {
         let said = match act.as_str() {
             "pause" => {
@@ -274,6 +286,7 @@ impl Playground {
             "delete-foos" => self.delete_foos().await?,
             "clash" => self.clash().await?,
             "loop" => self.turn_looper().await?,
+            "rivals" => self.turn_rivals().await?,
             other => bail!("there is no act {other:?}"),
         };
         Ok(said)
@@ -327,6 +340,8 @@ impl Playground {
         let (world, wire, bugs) =
             ("The world", "Between the Foo controller and the server", "Something to find");
         let looping = if is_looping { "Stop the loop" } else { "Start a loop" };
+        let are_rivals = self.rivals.lock().is_some();
+        let rivalling = if are_rivals { "Stop both writers" } else { "Two writers" };
         Scene {
             title: "A cluster to play with".to_owned(),
             is_paused: self.gate.is_paused(),
@@ -375,6 +390,13 @@ impl Playground {
                     "loop",
                     looping,
                     "A controller that writes into its object at each reconcile, and so causes the next.",
+                    None,
+                ),
+                button(
+                    bugs,
+                    "rivals",
+                    rivalling,
+                    "A controller keeps a field at one value, and another writer changes it back.",
                     None,
                 ),
                 button(

@@ -3,8 +3,10 @@
 mod browser;
 mod facts;
 mod manager;
+mod namespaces;
 mod objects;
 mod refusals;
+mod rivals;
 mod strangers;
 
 use setpoint::{Facts, WorkQueue};

@@ -26,7 +26,7 @@ async fn serve(server: &ApiServer) -> (Browser, Task<()>) {
     (browser, serving)
 }
 
-async fn token(client: &Client, name: &str) -> String {
+pub(crate) async fn token(client: &Client, name: &str) -> String {
     let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
     let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
     accounts.create(&PostParams::default(), &account).await.unwrap();

@@ -227,6 +227,7 @@ impl Pending {
                 resource: target.resource.as_str().into(),
                 subresource: target.subresource.as_deref().map(Name::from),
                 object,
+                manager: target.manager.clone(),
                 result,
                 before: version,
                 changed: before.filter(|_| is_written).and_then(|before| (before.compare)(body)),

@@ -163,6 +163,9 @@ pub enum LoopEvent {
         subresource: Option<Name>,
         /// The object; none if it was a collection, or got no name.
         object: Option<ObjectKey>,
+        /// The field manager that the request named; without one, the server makes one up from the user agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        manager: Option<Name>,
         /// What came of it.
         result: WriteResult,
         /// The version that the cache had when the write was sent.

@@ -28,10 +28,12 @@ impl LoopEvent {
             LoopEvent::ReconcileEnded { controller, key, result, .. } => {
                 controller.len() + key.as_str().len() + result.size()
             }
-            LoopEvent::Write { controller, key, resource, object, result, changed, .. } => {
+            LoopEvent::Write { controller, key, resource, object, manager, result, changed, .. } => {
                 let changed: usize = changed.iter().flatten().map(FieldChange::size).sum();
                 let object = object.as_ref().map_or(0, |object| object.as_str().len());
-                controller.len() + key.as_str().len() + resource.len() + object + result.size() + changed
+                let manager = manager.as_ref().map_or(0, |manager| manager.len());
+                let names = controller.len() + key.as_str().len() + resource.len() + object + manager;
+                names + result.size() + changed
             }
             LoopEvent::Finding { controller, key, .. } => {
                 controller.len() + key.as_str().len() + size_of::<LoopEvent>()
