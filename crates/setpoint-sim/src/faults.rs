@@ -8,6 +8,7 @@ mod lines;
 mod link;
 mod matching;
 mod observer;
+mod pace;
 mod refusal;
 mod rule;
 mod script;
@@ -39,6 +40,7 @@ use tokio::sync::watch;
 
 use self::fates::Fates;
 use self::link::Link;
+use self::pace::Paces;
 use crate::hash::Fnv;
 use crate::request::{RequestInfo, Verb};
 use crate::trace::{Call, Entry, Recorder, Trace, What};
@@ -69,6 +71,7 @@ struct Inner {
     fired: Mutex<Vec<Fired>>,
     link: Link,
     fates: Fates,
+    paces: Paces,
     hand: OnceLock<Hand>,
     /// Clients whose lists of a resource from any version show an old one.
     travellers: Mutex<BTreeMap<(Arc<str>, String), u64>>,
@@ -138,6 +141,7 @@ impl Faults {
                 fired: Mutex::default(),
                 link: Link::up(),
                 fates,
+                paces: Paces::default(),
                 hand: OnceLock::new(),
                 travellers: Mutex::default(),
                 cut_off: Mutex::default(),
@@ -253,6 +257,21 @@ impl Faults {
 
     pub(crate) fn clock_rate(&self, client: &str) -> f64 {
         self.inner.clock_rates.lock().get(client).copied().unwrap_or(1.0)
+    }
+
+    /// How many requests a simulated process may send at one instant: one more, and it is stopped.
+    pub(crate) fn limit_requests_at_once(&self, limit: u32) {
+        self.inner.paces.set_limit(limit);
+    }
+
+    /// Whether this client was stopped because it never waited.
+    pub(crate) fn is_stopped(&self, client: &str) -> bool {
+        self.inner.paces.is_stopped(client)
+    }
+
+    /// The clients that were stopped because they never waited, and when.
+    pub(crate) fn stopped(&self) -> Vec<(Arc<str>, Duration)> {
+        self.inner.paces.stopped()
     }
 
     /// Lets lists of this client that ask for any version (`resourceVersion=0`) of this resource show what there was at

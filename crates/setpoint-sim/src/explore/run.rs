@@ -149,6 +149,7 @@ impl Running {
             world.env().shuffle(seed);
         }
         let scenario = (make.scenario)(&world);
+        world.faults().limit_requests_at_once(scenario.requests_at_once);
         // What the server made before anybody came.
         let witness = witness.get_or_init(|| Witness::new(&scenario));
         early.lock().drain(..).for_each(|committed| witness.see(&committed));
@@ -193,7 +194,8 @@ impl Running {
         self.end_foreign_finalizers(faults).await;
         let healed = self.world.now();
         self.heal(expected).await;
-        let unrest = self.rest().await;
+        let quiet = self.rest().await;
+        let unrest = self.livelocks().into_iter().chain(quiet).collect();
         self.outcome(states, healed, unrest, faults)
     }
 
@@ -347,6 +349,24 @@ impl Running {
         writes.chain(self.again_and_again(start)).collect()
     }
 
+    /// Controllers that were stopped because they never waited, each with the request that it sent most.
+    fn livelocks(&self) -> Vec<String> {
+        let trace = self.world.trace();
+        let livelock = |(client, at): (Arc<str>, Duration)| {
+            let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+            let sent = trace.entries().iter().filter(|entry| matches!(entry.what, What::Sent { .. }));
+            for entry in sent.filter(|entry| entry.client == client && entry.at == at) {
+                *counts.entry((entry.request.method.as_str(), entry.request.bare_path())).or_default() += 1;
+            }
+            let ((method, path), count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+            let at = at.as_secs_f64();
+            Some(format!(
+                "{client} sends {method} {path} {count} times at {at:.3}s without waiting, and was stopped: it triggers itself"
+            ))
+        };
+        self.world.faults().stopped().into_iter().filter_map(livelock).collect()
+    }
+
     /// Requests that an explored controller has sent too often since then.
     fn again_and_again(&self, start: Duration) -> Vec<String> {
         let is_explored = |name: &str| {
@@ -392,6 +412,10 @@ impl Running {
                 // Not one line of it runs any more, also of what it spawned and left.
                 handle.kill();
                 drop(running);
+                if world.faults().is_stopped(&player.name) {
+                    // It would do the same again.
+                    return;
+                }
                 if let Some(end) = end {
                     ends += 1;
                     let what = match end {

@@ -121,6 +121,11 @@ where
                 // It is dead, or dies here.
                 return pending().await;
             }
+            if let Some(process) = &process
+                && !faults.inner.paces.may_send(&client, faults.now())
+            {
+                return die(Some(process)).await;
+            }
             let info = RequestInfo::parse(&parts.method, &parts.uri, &body);
             if let Some(uri) = faults.old(&client, &info) {
                 parts.uri = uri;
