@@ -39,6 +39,7 @@ pub use swarm::Swarm;
 use tokio::sync::watch;
 
 use self::fates::Fates;
+use self::interfere::Made;
 use self::link::Link;
 use self::pace::Paces;
 use crate::hash::Fnv;
@@ -293,9 +294,9 @@ impl Faults {
         format!("{path}?{}", query.join("&")).parse().ok()
     }
 
-    async fn interfere(&self, interference: &Interference, request: &RequestInfo) {
+    async fn interfere(&self, interference: &Interference, request: &RequestInfo, made: Option<&Made>) {
         if let Some(hand) = self.hand() {
-            hand.interfere(interference, request).await;
+            hand.interfere(interference, request, made).await;
         }
     }
 

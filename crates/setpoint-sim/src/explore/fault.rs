@@ -150,6 +150,7 @@ fn words(effect: &Effect) -> String {
                 Act::Touch => format!("somebody writes to {object} just before"),
                 Act::Delete => format!("somebody deletes {object} just before"),
                 Act::Recreate => format!("somebody deletes {object} and creates it again just before"),
+                Act::Create => format!("somebody creates {object} just before"),
             }
         }
         Effect::CutAfterEvents(n) => format!("cut after event {n} of"),

@@ -158,7 +158,9 @@ fn counts(reference: &Outcome, run: &Outcome, faults: &[Fault]) -> Vec<String> {
     let (before, after) = (count(&reference.commits), count(&run.commits));
     // Whatever hangs on an object that was made anew is made anew.
     let anew = faults.iter().filter(|fault| match fault {
-        Fault::On(_, Effect::Interfere(interference)) => interference.act != Act::Touch,
+        Fault::On(_, Effect::Interfere(interference)) => {
+            !matches!(interference.act, Act::Touch | Act::Create)
+        }
         Fault::AtRest(..) | Fault::Revert(..) => true,
         Fault::On(..)
         | Fault::Finalizer(_)

@@ -22,7 +22,7 @@ use super::story::{Line, Story};
 use super::view::View;
 use super::witness::{Commit, NOBODY, Witness};
 use crate::faults::{Effect, Hand, Match, Rule};
-use crate::trace::{Trace, What};
+use crate::trace::{Entry, Trace, What};
 use crate::world::World;
 
 /// How long a process is down after it crashed or ended.
@@ -62,9 +62,18 @@ pub(crate) struct Outcome {
     pub(crate) unrest: Vec<String>,
     /// When the faults ended.
     pub(crate) healed: Duration,
+    /// How many entries the trace had then: requests at the same moment can be before it, and after it.
+    pub(crate) before_heal: usize,
     /// Faults that never took place.
     pub(crate) missed: Vec<Fault>,
     pub(crate) story: Story,
+}
+
+impl Outcome {
+    /// What happened until the faults ended.
+    pub(crate) fn before_heal(&self) -> &[Entry] {
+        &self.trace.entries()[..self.before_heal]
+    }
 }
 
 /// What a run is made of.
@@ -190,13 +199,15 @@ impl Running {
         for fault in faults {
             self.at_rest(fault).await;
         }
+        let before_heal = self.world.trace().entries().len();
         self.world.faults().heal();
         self.end_foreign_finalizers(faults).await;
         let healed = self.world.now();
         self.heal(expected).await;
         let quiet = self.rest().await;
         let unrest = self.livelocks().into_iter().chain(quiet).collect();
-        self.outcome(states, healed, unrest, faults)
+        let outcome = self.outcome(states, healed, unrest, faults);
+        Outcome { before_heal, ..outcome }
     }
 
     /// Gets the faults ready.
@@ -257,7 +268,21 @@ impl Running {
             story.sort();
         }
         let scenario = self.scenario.clone();
-        Outcome { scenario, state, view, states, commits, trace, troubles, unrest, healed, missed, story }
+        let before_heal = trace.entries().len();
+        Outcome {
+            scenario,
+            state,
+            view,
+            states,
+            commits,
+            trace,
+            troubles,
+            unrest,
+            healed,
+            before_heal,
+            missed,
+            story,
+        }
     }
 
     fn tell(&self, who: &str, what: String) {
