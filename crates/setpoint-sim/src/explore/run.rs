@@ -369,9 +369,26 @@ impl Running {
         let (before, start) = (self.witness.commits().len(), self.world.now());
         sleep(self.scenario.rest).await;
         let commits = self.witness.commits();
-        let those = commits[before..].iter().filter(|commit| commit.counts && *commit.client != *NOBODY);
-        let writes = those.map(|commit| format!("{} {:?} {}", commit.client, commit.change, commit.called));
+        let mut writes: BTreeMap<String, usize> = BTreeMap::new();
+        for commit in commits[before..].iter().filter(|commit| self.is_unrest(commit)) {
+            let write = format!("{} {:?} {}", commit.client, commit.change, commit.called);
+            *writes.entry(write).or_default() += 1;
+        }
+        let writes = writes.into_iter().map(|(write, count)| match count {
+            1 => write,
+            _ => format!("{write}, {count} times"),
+        });
         writes.chain(self.again_and_again(start)).collect()
+    }
+
+    /// Whether nobody may write this when all is at rest. What runs beside may write times, as a kubelet does.
+    fn is_unrest(&self, commit: &Commit) -> bool {
+        let is_explored = || self.is_explored(&commit.client);
+        *commit.client != *NOBODY && (commit.counts || (commit.is_rewrite && is_explored()))
+    }
+
+    fn is_explored(&self, name: &str) -> bool {
+        self.scenario.controllers.iter().any(|player| player.is_explored && *player.name == *name)
     }
 
     /// Controllers that were stopped because they never waited, each with the request that it sent most.
@@ -394,14 +411,14 @@ impl Running {
 
     /// Requests that an explored controller has sent too often since then.
     fn again_and_again(&self, start: Duration) -> Vec<String> {
-        let is_explored = |name: &str| {
-            self.scenario.controllers.iter().any(|player| player.is_explored && *player.name == *name)
-        };
         let trace = self.world.trace();
         let mut counts: BTreeMap<(&str, &str, &str), u32> = BTreeMap::new();
         for entry in trace.entries().iter().rev().take_while(|entry| entry.at >= start) {
             let request = &entry.request;
-            if matches!(entry.what, What::Sent { .. }) && !is_aside(request) && is_explored(&entry.client) {
+            if matches!(entry.what, What::Sent { .. })
+                && !is_aside(request)
+                && self.is_explored(&entry.client)
+            {
                 let what = (&*entry.client, request.method.as_str(), request.bare_path());
                 let count = counts.entry(what).or_default();
                 *count = count.saturating_add(1);
