@@ -195,8 +195,8 @@ fn repeat(part: &Part, root: &Path, logs: &Path, share: Duration, first: u64) ->
 fn once(part: &Part, root: &Path, log: &PathBuf, seed: u64) -> Result<bool> {
     let mut command: Command = workspace::cargo(root);
     command.args(part.arguments).envs(part.environment.iter().copied());
-    // Property tests, power cuts and histories each read their own.
-    for name in ["PROPTEST_RNG_SEED", "SETPOINT_POWER_SEED", "SETPOINT_HISTORY_SEED"] {
+    // Property tests, power cuts, histories and explorations each read their own.
+    for name in ["PROPTEST_RNG_SEED", "SETPOINT_POWER_SEED", "SETPOINT_HISTORY_SEED", "SETPOINT_SIM_SEED"] {
         command.env(name, seed.to_string());
     }
     // The seeds of two rounds of the swarm do not meet.

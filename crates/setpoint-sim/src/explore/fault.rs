@@ -231,8 +231,7 @@ mod tests {
     }
 
     fn found(faults: Vec<Fault>) -> Finding {
-        let (test, report) = (String::new(), String::new());
-        Finding { faults, violations: Vec::new(), runs: 1, point: None, test, report }
+        Finding::new(&faults, Vec::new(), 1)
     }
 
     /// What is pasted is compiled here, with nothing imported but what it imports itself.
