@@ -21,6 +21,9 @@ pub(crate) struct Explore {
     /// How long to try several faults at once in each, after every single fault: `60s`.
     #[arg(long, default_value = "10s", value_parser = budget)]
     budget: String,
+    /// What the choice of several faults follows; 1, unless SETPOINT_SIM_SEED says otherwise.
+    #[arg(long)]
+    seed: Option<u64>,
     /// The folder for a page for each finding.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
@@ -139,21 +142,25 @@ pub(crate) fn run(options: &Explore) -> Result<ExitCode> {
         // Bugs are found by single faults, and their pages are nobody's.
         let is_mended = subject.name != BUGS;
         command.env("SETPOINT_SIM_BUDGET", if is_mended { &options.budget } else { "0s" });
+        if let Some(seed) = options.seed {
+            command.env("SETPOINT_SIM_SEED", seed.to_string());
+        }
         if let Some(folder) = options.report.as_ref().filter(|_| is_mended) {
             command.env("SETPOINT_SIM_REPORT", std::path::absolute(folder)?);
         }
         let is_well = command.status().with_context(|| format!("{}", program.path.display()))?.success();
-        if !is_well {
+        let row = Row::read(subject.name, table.path(), is_well)?;
+        if !row.is_well {
             wrong.push(subject.name);
         }
-        rows.push(Row::read(subject.name, table.path(), is_well)?);
+        rows.push(row);
     }
     print!("{}", summary(&rows));
     if wrong.is_empty() {
         println!("{} explored, nothing found", chosen.len());
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{} explored; something was found in: {}", chosen.len(), wrong.join(", "));
+    println!("{} explored; failed: {}", chosen.len(), wrong.join(", "));
     Ok(ExitCode::FAILURE)
 }
 
@@ -166,9 +173,26 @@ struct Row {
     runs: u64,
     seconds: f64,
     found: u64,
+    unreached: u64,
     is_well: bool,
-    /// Tried and failed, by kind of fault.
-    kinds: BTreeMap<String, (u64, u64)>,
+    /// By kind of fault.
+    kinds: BTreeMap<String, Kind>,
+}
+
+/// How many points of a kind were tried, how many of these failed, and how many were not reached.
+#[derive(Clone, Copy, Default)]
+struct Kind {
+    tried: u64,
+    failed: u64,
+    unreached: u64,
+}
+
+impl Kind {
+    fn add(&mut self, other: Kind) {
+        self.tried += other.tried;
+        self.failed += other.failed;
+        self.unreached += other.unreached;
+    }
 }
 
 impl Row {
@@ -183,13 +207,17 @@ impl Row {
             row.several += number("several");
             row.runs += number("runs");
             row.found += number("found");
+            row.unreached += number("unreached");
             row.seconds += told["seconds"].as_f64().unwrap_or_default();
             for kind in told["kinds"].as_array().into_iter().flatten() {
                 let number = |key: &str| kind[key].as_u64().unwrap_or_default();
                 let all = row.kinds.entry(kind["kind"].as_str().unwrap_or_default().to_owned()).or_default();
-                *all = (all.0 + number("tried"), all.1 + number("failed"));
+                let (tried, failed, unreached) = (number("tried"), number("failed"), number("unreached"));
+                all.add(Kind { tried, failed, unreached });
             }
         }
+        // A test that was renamed is not there: 0 passed.
+        row.is_well &= row.runs > 0;
         Ok(row)
     }
 }
@@ -197,42 +225,44 @@ impl Row {
 /// A table of subjects and one of faults.
 fn summary(rows: &[Row]) -> String {
     let mut text = format!(
-        "\n| {:<26} | {:>6} | {:>7} | {:>6} | {:>8} | {:>6} | {:>9} |\n|{}\n",
+        "\n| {:<26} | {:>6} | {:>11} | {:>7} | {:>6} | {:>8} | {:>6} | {:>9} |\n|{}\n",
         "explored",
         "points",
+        "not reached",
         "several",
         "runs",
         "seconds",
         "runs/s",
         "found",
-        " --- |".repeat(7)
+        " --- |".repeat(8)
     );
-    let mut kinds: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
     for row in rows {
         let rate = row.runs as f64 / row.seconds.max(0.001);
         let found = match (row.name, row.is_well, row.found) {
+            _ if row.runs == 0 => "no runs".to_owned(),
             (BUGS, true, _) => "all bugs".to_owned(),
             (BUGS, false, _) | (_, false, 0) => "failed".to_owned(),
             (_, _, found) => found.to_string(),
         };
-        let Row { name, points, several, runs, seconds, .. } = row;
+        let Row { name, points, unreached, several, runs, seconds, .. } = row;
         text.push_str(&format!(
-            "| {name:<26} | {points:>6} | {several:>7} | {runs:>6} | {seconds:>8.1} | {rate:>6.1} | {found:>9} |\n"
+            "| {name:<26} | {points:>6} | {unreached:>11} | {several:>7} | {runs:>6} | {seconds:>8.1} | {rate:>6.1} | {found:>9} |\n"
         ));
-        for (kind, (tried, failed)) in row.kinds.iter().filter(|_| row.name != BUGS) {
-            let all = kinds.entry(kind).or_default();
-            *all = (all.0 + tried, all.1 + failed);
+        for (kind, counts) in row.kinds.iter().filter(|_| row.name != BUGS) {
+            kinds.entry(kind).or_default().add(*counts);
         }
     }
     text.push_str(&format!(
-        "\n| {:<26} | {:>6} | {:>6} |\n|{}\n",
+        "\n| {:<26} | {:>6} | {:>6} | {:>11} |\n|{}\n",
         "fault",
         "tried",
         "failed",
-        " --- |".repeat(3)
+        "not reached",
+        " --- |".repeat(4)
     ));
-    for (kind, (tried, failed)) in kinds {
-        text.push_str(&format!("| {kind:<26} | {tried:>6} | {failed:>6} |\n"));
+    for (kind, Kind { tried, failed, unreached }) in kinds {
+        text.push_str(&format!("| {kind:<26} | {tried:>6} | {failed:>6} | {unreached:>11} |\n"));
     }
     text.push('\n');
     text
@@ -346,7 +376,9 @@ mod tests {
     #[test]
     fn what_a_test_has_tried_is_added_up() {
         let table = tempfile::NamedTempFile::new().unwrap();
-        let line = r#"{"points":2,"several":3,"runs":6,"seconds":1.5,"found":1,"kinds":[{"kind":"409","tried":2,"failed":1}]}"#;
+        let line = r#"{"points":2,"unreached":1,"several":3,"runs":6,"seconds":1.5,"found":1,
+            "kinds":[{"kind":"409","tried":2,"failed":1,"unreached":1}]}"#
+            .replace('\n', "");
         std::fs::write(table.path(), format!("{line}\n{line}\n")).unwrap();
         let row = Row::read("foo", table.path(), false).unwrap();
         let text = summary(&[row]);
@@ -354,7 +386,15 @@ mod tests {
             .lines()
             .map(|line| line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect())
             .collect();
-        assert!(rows.contains(&vec!["foo", "4", "6", "12", "3.0", "4.0", "2"]), "{text}");
-        assert!(rows.contains(&vec!["409", "4", "2"]), "{text}");
+        assert!(rows.contains(&vec!["foo", "4", "2", "6", "12", "3.0", "4.0", "2"]), "{text}");
+        assert!(rows.contains(&vec!["409", "4", "2", "2"]), "{text}");
+    }
+
+    #[test]
+    fn a_test_that_is_not_there_is_not_green() {
+        let table = tempfile::NamedTempFile::new().unwrap();
+        let row = Row::read("foo", table.path(), true).unwrap();
+        assert!(!row.is_well);
+        assert!(summary(&[row]).contains("no runs"));
     }
 }

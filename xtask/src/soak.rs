@@ -281,8 +281,8 @@ fn repeat(part: &Part, root: &Path, logs: &Path, share: Duration, end: Instant, 
 
 fn once(part: &Part, root: &Path, log: &Path, share: Duration, end: Instant, seed: u64) -> Result<Outcome> {
     let mut command = part.command(root, share);
-    // Property tests, power cuts and histories each read their own.
-    for name in ["PROPTEST_RNG_SEED", "SETPOINT_POWER_SEED", "SETPOINT_HISTORY_SEED"] {
+    // Property tests, power cuts, histories and explorations each read their own.
+    for name in ["PROPTEST_RNG_SEED", "SETPOINT_POWER_SEED", "SETPOINT_HISTORY_SEED", "SETPOINT_SIM_SEED"] {
         command.env(name, seed.to_string());
     }
     // The seeds of two rounds of the swarm do not meet.

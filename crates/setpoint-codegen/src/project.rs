@@ -24,7 +24,7 @@ use self::template::Template;
 use crate::definition::{Definition, Version};
 use crate::error::Error;
 use crate::files::File;
-use crate::sample::{Extent, sample};
+use crate::sample::{Extent, change, sample};
 use crate::types::{Types, names as rust_names};
 use crate::{crd, rbac, yaml};
 
@@ -333,12 +333,24 @@ impl Facts<'_> {
         match path {
             "src/children.rs" => !self.owned.is_empty(),
             // Without a sample nothing can be created, and without any write nothing can be seen.
-            "tests/rbac.rs" => self.has_sample() && (self.has_conditions || !self.owned.is_empty()),
-            "tests/explore.rs" => self.has_sample(),
+            "tests/rbac.rs" | "tests/explore.rs" => self.is_seen(),
             "config/webhook/certificate.yaml" => self.project.has_webhook && self.project.has_cert_manager,
             "config/webhook/rbac.yaml" => self.project.has_webhook && !self.project.has_cert_manager,
             path => self.project.has_webhook || !path.contains("webhook"),
         }
+    }
+
+    /// Whether there is an object to create, and something is written then.
+    fn is_seen(&self) -> bool {
+        self.has_sample() && (self.has_conditions || !self.owned.is_empty())
+    }
+
+    /// Another value for a field of the sample's spec, as the exploration test sets it.
+    fn change(&self) -> Option<minijinja::Value> {
+        let from = self.project.from.as_ref()?;
+        let version = find_version(&from.definition, Some(&self.version)).ok()?;
+        let (field, value) = change(version, &sample(&from.definition, version, Extent::Required))?;
+        Some(context! { field => format!("{field:?}"), value => value.to_string() })
     }
 
     fn has_sample(&self) -> bool {
@@ -371,6 +383,8 @@ impl Facts<'_> {
             awaited => self.owned.iter().any(|&owned| available(owned).is_some()),
             plain => from.is_none(),
             sample => self.has_sample(),
+            change => self.change(),
+            explored => self.is_seen(),
             conditions => self.has_conditions,
             cluster_scoped => self.is_cluster_scoped,
             webhook => self.project.has_webhook,

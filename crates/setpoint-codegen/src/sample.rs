@@ -38,6 +38,41 @@ pub fn sample(definition: &Definition, version: &Version, extent: Extent) -> Val
     object
 }
 
+/// A field of the spec of such an object, and another value for it that the schema allows. None if there is no plain one, or if
+/// CEL rules may forbid the change.
+pub(crate) fn change(version: &Version, object: &Value) -> Option<(String, Value)> {
+    let spec = version.schema().get("properties")?.get("spec")?;
+    if spec.to_string().contains("x-kubernetes-validations") {
+        return None;
+    }
+    let mut fields = spec.get("properties")?.as_object()?.iter();
+    fields.find_map(|(name, schema)| {
+        let schema = schema.as_object()?;
+        Some((name.clone(), other_value(schema, object["spec"].get(name)?)?))
+    })
+}
+
+/// Another value, of a field that is plain enough to be sure of it.
+fn other_value(schema: &Map<String, Value>, value: &Value) -> Option<Value> {
+    if ["enum", "pattern", "format", "multipleOf"].iter().any(|rule| schema.contains_key(*rule)) {
+        return None;
+    }
+    match (type_of(schema)?, value) {
+        ("string", Value::String(text)) => {
+            let longest = schema.get("maxLength").and_then(Value::as_u64).unwrap_or(u64::MAX);
+            let other = format!("{text}b");
+            (other.len() as u64 <= longest).then(|| other.into())
+        }
+        ("boolean", Value::Bool(is_true)) => Some((!is_true).into()),
+        ("integer", Value::Number(number)) => {
+            let highest = schema.get("maximum").and_then(Value::as_f64).unwrap_or(f64::MAX);
+            let other = number.as_i64()?.checked_add(1)?;
+            ((other as f64) < highest).then(|| other.into())
+        }
+        _ => None,
+    }
+}
+
 fn value(schema: &Map<String, Value>, extent: Extent) -> Value {
     if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
         return if extent == Extent::Full { full_default(schema, default) } else { default.clone() };
@@ -118,4 +153,30 @@ fn object(schema: &Map<String, Value>, extent: Extent) -> Value {
         }
     }
     Value::Object(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn other(schema: Value, value: Value) -> Option<Value> {
+        other_value(schema.as_object().expect("a schema"), &value)
+    }
+
+    #[test]
+    fn only_what_the_schema_surely_allows_is_changed() {
+        assert_eq!(other(json!({"type": "string"}), json!("a")), Some(json!("ab")));
+        assert_eq!(other(json!({"type": "integer"}), json!(1)), Some(json!(2)));
+        assert_eq!(other(json!({"type": "boolean"}), json!(true)), Some(json!(false)));
+        for (schema, value) in [
+            (json!({"type": "string", "maxLength": 1}), json!("a")),
+            (json!({"type": "string", "enum": ["a", "c"]}), json!("a")),
+            (json!({"type": "string", "pattern": "^a$"}), json!("a")),
+            (json!({"type": "string", "format": "uri"}), json!("https://example.com")),
+            (json!({"type": "integer", "maximum": 1}), json!(1)),
+            (json!({"type": "object"}), json!({})),
+        ] {
+            assert_eq!(other(schema.clone(), value), None, "{schema}");
+        }
+    }
 }

@@ -40,7 +40,7 @@ pub use view::View;
 
 use self::judge::{judge, judge_alone};
 use self::normal::State;
-use self::plan::Plan;
+use self::plan::{Plan, Point};
 use self::report::Progress;
 use self::run::{Make, Options, Outcome, run};
 use self::settings::Settings;
@@ -50,6 +50,8 @@ use crate::world::World;
 
 /// How many findings are explained; more are counted.
 const EXPLAINED: usize = 3;
+/// Where the randomness of every run begins: a pasted test needs the same.
+const SEED: u64 = 1;
 /// How often a run is made again to see where it differs.
 const TRIES: usize = 20;
 
@@ -62,7 +64,7 @@ const TRIES: usize = 20;
 /// # Panics
 /// When something was found. The message is the report: the least faults that show it, what is wrong, both timelines side
 /// by side, and the test to paste. As a page for the browser it is in the folder `SETPOINT_SIM_REPORT`, if that is set. Also
-/// when one of these variables has a value that says nothing.
+/// when one of these variables has a value that says nothing, and when nothing was tried: see [`Exploration::nothing_tried`].
 #[track_caller]
 pub fn explore(scenario: impl Fn(&World) -> Scenario + Send + Sync + 'static) {
     let explorer = Explorer::new(&name_of_test(Location::caller()), scenario);
@@ -103,7 +105,6 @@ pub struct Explorer {
     function: &'static str,
     make: Make,
     settings: Settings,
-    seed: u64,
 }
 
 /// What an exploration has come to.
@@ -124,15 +125,33 @@ pub struct Exploration {
     pub took: Duration,
     /// What was found.
     pub findings: Vec<Finding>,
+    /// Points whose faults never took place: they are neither tried nor clean.
+    pub unreached: Vec<Unreached>,
+    /// Why it means nothing that nothing was found, if so: no controller has written anything, or no point was tried.
+    pub nothing_tried: Option<String>,
+    /// What the choice of several faults at once followed.
+    pub seed: u64,
 }
 
 /// How many runs there were, and how many of them went wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// Runs.
+    /// Runs in which the fault took place, or that went wrong without it.
     pub runs: usize,
     /// Those that went wrong.
     pub failed: usize,
+    /// Runs in which the fault never took place.
+    pub unreached: usize,
+}
+
+/// A point whose fault never took place.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Unreached {
+    /// The number of the point, for `SETPOINT_SIM_POINT`.
+    pub point: usize,
+    /// The faults of the point that never took place.
+    pub faults: Vec<Fault>,
 }
 
 /// A run that went wrong.
@@ -147,6 +166,10 @@ pub struct Finding {
     pub runs: usize,
     /// The number of the single fault, for `SETPOINT_SIM_POINT`.
     pub point: Option<usize>,
+    /// The kind of the single fault.
+    pub kind: Option<PointKind>,
+    /// Whether a seed chose it among the runs with several faults at once.
+    pub(crate) is_of_several: bool,
     /// The test to paste.
     pub test: String,
     /// Everything about it, for a terminal. Only the first findings have it.
@@ -165,7 +188,7 @@ impl Explorer {
     {
         let make = Make { scenario: Arc::new(scenario), server: Arc::new(|server| server) };
         let settings = Settings::from_environment().unwrap_or_else(|error| panic!("{error}"));
-        Explorer { name: name.to_owned(), function: std::any::type_name::<S>(), make, settings, seed: 1 }
+        Explorer { name: name.to_owned(), function: std::any::type_name::<S>(), make, settings }
     }
 
     /// Other settings of the API server.
@@ -180,20 +203,37 @@ impl Explorer {
         self
     }
 
-    /// How many runs there are at the same time; one a core unless set. What is found does not depend on it.
+    /// How many runs there are at the same time; one a core unless set. What single faults find does not depend on it. Of several
+    /// faults at once, more are tried within the budget.
     pub fn threads(mut self, threads: usize) -> Explorer {
         self.settings.threads = threads.max(1);
         self
     }
 
-    /// Where all randomness begins.
+    /// What the choice of several faults at once follows, and the order of tasks in their runs; 1 unless set, or
+    /// `SETPOINT_SIM_SEED`. Single faults do not depend on it.
     pub fn seed(mut self, seed: u64) -> Explorer {
-        self.seed = seed;
+        self.settings.seed = seed;
         self
     }
 
     fn options(&self) -> Options {
-        Options { seed: self.seed, ..Options::default() }
+        Options { seed: SEED, ..Options::default() }
+    }
+
+    fn begin(&self, targets: Targets) -> Exploration {
+        Exploration {
+            name: self.name.clone(),
+            targets,
+            tried: BTreeMap::new(),
+            several: Tried::default(),
+            runs: 1,
+            took: Duration::ZERO,
+            findings: Vec::new(),
+            unreached: Vec::new(),
+            nothing_tried: None,
+            seed: self.settings.seed,
+        }
     }
 
     /// One number for everything that passes between clients and server in a run with this seed, with the order of tasks
@@ -267,19 +307,11 @@ impl Explorer {
         let clock = report::Clock::start();
         let reference = run(&self.make, &[], None, self.options());
         let plan = Plan::new(&reference);
-        let mut exploration = Exploration {
-            name: self.name.clone(),
-            targets: plan.targets,
-            tried: BTreeMap::new(),
-            several: Tried::default(),
-            runs: 1,
-            took: Duration::ZERO,
-            findings: Vec::new(),
-        };
+        let mut exploration = self.begin(plan.targets);
         let alone = judge_alone(&reference);
         if !alone.is_empty() {
             // Without faults it must be right: everything else is compared with it.
-            self.find(&mut exploration, &reference, &[], alone, None);
+            self.find(&mut exploration, &reference, Finding::new(&[], alone, 1));
             exploration.took = clock.elapsed();
             return exploration;
         }
@@ -289,17 +321,19 @@ impl Explorer {
         }
         let wanted = |index: &usize| self.settings.wants(*index, plan.points[*index].kind);
         let indices: Vec<usize> = (0..plan.points.len()).filter(wanted).collect();
-        let failed = Mutex::new(Vec::new());
+        let noted = Mutex::new(Vec::new());
         let next = AtomicUsize::new(0);
         thread::scope(|scope| {
             let work = || {
-                while let Some(&index) = indices.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let nth = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&index) = indices.get(nth) else { return };
                     let faults = &plan.points[index].faults;
                     let outcome = self.run_beside(&reference, faults);
                     let violations = judge(&reference, &outcome, faults);
                     progress.ran(!violations.is_empty());
-                    if !violations.is_empty() {
-                        failed.lock().push((index, violations));
+                    if !violations.is_empty() || !outcome.missed.is_empty() {
+                        noted.lock().push((nth, violations, outcome.missed));
                     }
                 }
             };
@@ -310,13 +344,25 @@ impl Explorer {
             exploration.tried.entry(plan.points[*index].kind).or_default().runs += 1;
         }
         exploration.runs += indices.len();
-        let mut failed = failed.into_inner();
-        failed.sort_by_key(|(index, _)| *index);
-        for (index, violations) in failed {
-            let point = &plan.points[index];
-            exploration.tried.entry(point.kind).or_default().failed += 1;
-            self.find(&mut exploration, &reference, &point.faults, violations, Some(index));
+        let mut noted = noted.into_inner();
+        noted.sort_by_key(|(nth, ..)| *nth);
+        for (nth, violations, missed) in noted {
+            let index = indices[nth];
+            let Point { kind, faults } = &plan.points[index];
+            let tried = exploration.tried.entry(*kind).or_default();
+            if violations.is_empty() {
+                tried.runs -= 1;
+                tried.unreached += 1;
+                exploration.unreached.push(Unreached { point: index, faults: missed });
+                continue;
+            }
+            tried.failed += 1;
+            // The run without faults was the first.
+            let finding = Finding::new(faults, violations, nth + 2);
+            let finding = Finding { point: Some(index), kind: Some(*kind), ..finding };
+            self.find(&mut exploration, &reference, finding);
         }
+        exploration.nothing_tried = nothing_tried(&exploration, indices.len());
         if exploration.findings.is_empty() && !self.settings.budget.is_zero() && !self.settings.is_part() {
             self.several(&plan, &reference, &progress, &mut exploration);
         }
@@ -330,22 +376,14 @@ impl Explorer {
         let clock = report::Clock::start();
         let reference = run(&self.make, &[], None, self.options());
         let outcome = self.run_beside(&reference, faults);
-        let mut exploration = Exploration {
-            name: self.name.clone(),
-            targets: Targets::default(),
-            tried: BTreeMap::new(),
-            several: Tried::default(),
-            runs: 2,
-            took: Duration::ZERO,
-            findings: Vec::new(),
-        };
+        let mut exploration = Exploration { runs: 2, ..self.begin(Targets::default()) };
         let mut violations = judge(&reference, &outcome, faults);
         if !outcome.missed.is_empty() {
             let why = outcome.missed.iter().map(ToString::to_string).collect();
             violations.push(Violation { oracle: Oracle::Missed, why });
         }
         if !violations.is_empty() {
-            self.find(&mut exploration, &reference, faults, violations, None);
+            self.find(&mut exploration, &reference, Finding::new(faults, violations, 2));
         }
         exploration.took = clock.elapsed();
         exploration
@@ -357,17 +395,7 @@ impl Explorer {
     }
 
     /// Notes a finding, and explains it if it is one of the first.
-    fn find(
-        &self,
-        exploration: &mut Exploration,
-        reference: &Outcome,
-        faults: &[Fault],
-        violations: Vec<Violation>,
-        point: Option<usize>,
-    ) {
-        let (faults, runs) = (faults.to_vec(), exploration.runs);
-        let (test, report) = (String::new(), String::new());
-        let mut finding = Finding { faults, violations, runs, point, test, report };
+    fn find(&self, exploration: &mut Exploration, reference: &Outcome, mut finding: Finding) {
         let is_explained = exploration.findings.len() < EXPLAINED;
         if is_explained {
             self.shrink(reference, &mut finding);
@@ -380,6 +408,9 @@ impl Explorer {
             let without = run(&self.make, &[], None, told);
             let with = run(&self.make, &finding.faults, expected(reference, &finding.faults), told);
             finding.report = report::text(&self.name, &finding, &without.story, &with.story);
+            if finding.is_of_several {
+                finding.report.push_str(&report::again_with_several(&self.name, &self.settings));
+            }
             if let Some(folder) = &self.settings.reports {
                 let page = html::page(&self.name, &finding, &without.story, &with.story);
                 let file = folder.join(format!(
@@ -405,16 +436,55 @@ impl Explorer {
 }
 
 impl Exploration {
-    /// Prints what was tried, and fails if something was found.
+    /// Prints what was tried, and fails if something was found, or if nothing was tried.
     ///
     /// # Panics
-    /// When something was found. The message is the report.
+    /// When something was found: the message is the report. When [`nothing_tried`](Exploration::nothing_tried) says why that
+    /// nothing was found means nothing.
     #[track_caller]
     pub fn assert_nothing_found(&self) {
         report::print(&self.to_string());
         if !self.findings.is_empty() {
             panic!("{}", paint::report(&report::all(self)));
         }
+        if let Some(why) = &self.nothing_tried {
+            panic!("{}: nothing was found, but {why}", self.name);
+        }
+    }
+}
+
+impl Finding {
+    fn new(faults: &[Fault], violations: Vec<Violation>, runs: usize) -> Finding {
+        Finding {
+            faults: faults.to_vec(),
+            violations,
+            runs,
+            point: None,
+            kind: None,
+            is_of_several: false,
+            test: String::new(),
+            report: String::new(),
+        }
+    }
+}
+
+/// Why it means nothing that nothing was found in so many points, if so.
+fn nothing_tried(exploration: &Exploration, points: usize) -> Option<String> {
+    if exploration.targets.writes == 0 {
+        Some(
+            "no controller of the scenario wrote anything in the run without faults: start it with the client of its seat \
+             (seat.client()), and take a step that makes it write"
+                .into(),
+        )
+    } else if points == 0 {
+        Some(
+            "no point was tried: SETPOINT_SIM_POINT and SETPOINT_SIM_KIND choose none, or the scenario leaves out all kinds"
+                .into(),
+        )
+    } else if exploration.unreached.len() == points {
+        Some("no point was reached: the faults never took place".into())
+    } else {
+        None
     }
 }
 

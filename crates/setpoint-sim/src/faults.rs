@@ -8,6 +8,7 @@ mod lines;
 mod link;
 mod matching;
 mod observer;
+mod pace;
 mod refusal;
 mod rule;
 mod script;
@@ -38,7 +39,9 @@ pub use swarm::Swarm;
 use tokio::sync::watch;
 
 use self::fates::Fates;
+use self::interfere::Made;
 use self::link::Link;
+use self::pace::Paces;
 use crate::hash::Fnv;
 use crate::request::{RequestInfo, Verb};
 use crate::trace::{Call, Entry, Recorder, Trace, What};
@@ -69,6 +72,7 @@ struct Inner {
     fired: Mutex<Vec<Fired>>,
     link: Link,
     fates: Fates,
+    paces: Paces,
     hand: OnceLock<Hand>,
     /// Clients whose lists of a resource from any version show an old one.
     travellers: Mutex<BTreeMap<(Arc<str>, String), u64>>,
@@ -138,6 +142,7 @@ impl Faults {
                 fired: Mutex::default(),
                 link: Link::up(),
                 fates,
+                paces: Paces::default(),
                 hand: OnceLock::new(),
                 travellers: Mutex::default(),
                 cut_off: Mutex::default(),
@@ -255,6 +260,21 @@ impl Faults {
         self.inner.clock_rates.lock().get(client).copied().unwrap_or(1.0)
     }
 
+    /// How many requests a simulated process may send at one instant: one more, and it is stopped.
+    pub(crate) fn limit_requests_at_once(&self, limit: u32) {
+        self.inner.paces.set_limit(limit);
+    }
+
+    /// Whether this client was stopped because it never waited.
+    pub(crate) fn is_stopped(&self, client: &str) -> bool {
+        self.inner.paces.is_stopped(client)
+    }
+
+    /// The clients that were stopped because they never waited, and when.
+    pub(crate) fn stopped(&self) -> Vec<(Arc<str>, Duration)> {
+        self.inner.paces.stopped()
+    }
+
     /// Lets lists of this client that ask for any version (`resourceVersion=0`) of this resource show what there was at
     /// `revision`: a legal server may have a cache that is so old.
     pub(crate) fn travel_back(&self, client: &str, resource: &str, revision: u64) {
@@ -274,9 +294,9 @@ impl Faults {
         format!("{path}?{}", query.join("&")).parse().ok()
     }
 
-    async fn interfere(&self, interference: &Interference, request: &RequestInfo) {
+    async fn interfere(&self, interference: &Interference, request: &RequestInfo, made: Option<&Made>) {
         if let Some(hand) = self.hand() {
-            hand.interfere(interference, request).await;
+            hand.interfere(interference, request, made).await;
         }
     }
 

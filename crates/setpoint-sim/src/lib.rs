@@ -103,8 +103,8 @@ pub use connection_error::ConnectionError;
 pub use determinism::{Nondeterminism, check_determinism};
 #[cfg(feature = "world")]
 pub use explore::{
-    Exploration, Explorer, Fault, Finding, ObjectId, Oracle, PointKind, Scenario, Seat, Targets, Tried, View,
-    Violation, explore, replay,
+    Exploration, Explorer, Fault, Finding, ObjectId, Oracle, PointKind, Scenario, Seat, Targets, Tried,
+    Unreached, View, Violation, explore, replay,
 };
 pub use faults::{
     Act, Body, Effect, FaultKind, FaultLayer, FaultService, Faults, Fired, Interference, Match, On, Refusal,

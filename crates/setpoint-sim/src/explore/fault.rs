@@ -150,6 +150,7 @@ fn words(effect: &Effect) -> String {
                 Act::Touch => format!("somebody writes to {object} just before"),
                 Act::Delete => format!("somebody deletes {object} just before"),
                 Act::Recreate => format!("somebody deletes {object} and creates it again just before"),
+                Act::Create => format!("somebody creates {object} just before"),
             }
         }
         Effect::CutAfterEvents(n) => format!("cut after event {n} of"),
@@ -230,8 +231,7 @@ mod tests {
     }
 
     fn found(faults: Vec<Fault>) -> Finding {
-        let (test, report) = (String::new(), String::new());
-        Finding { faults, violations: Vec::new(), runs: 1, point: None, test, report }
+        Finding::new(&faults, Vec::new(), 1)
     }
 
     /// What is pasted is compiled here, with nothing imported but what it imports itself.

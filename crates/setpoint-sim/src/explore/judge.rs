@@ -7,12 +7,15 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::fault::Fault;
+use super::object::ObjectId;
 use super::run::Outcome;
 use super::scenario::Step;
 use super::witness::{Change, Commit, NOBODY};
 use crate::faults::{Act, Effect};
 
-/// So many times as many writes as without faults are too many,
+/// So many times as many writes as without faults are too many. Requests are not counted like this: whoever makes again what a
+/// garbage collector takes away, or asks again whether something is there, sends as many as the fault lasts. Those who ask
+/// without end are found at rest.
 const TIMES: usize = 3;
 /// if they are more by this, too.
 const MORE: usize = 20;
@@ -31,7 +34,7 @@ pub enum Oracle {
     Owners,
     /// No two writers undo each other's changes.
     PingPong,
-    /// `observedGeneration` is never ahead of the generation, and never goes back.
+    /// `observedGeneration` is never ahead of the generation, never goes back, and is the generation in the end.
     Generations,
     /// Nobody writes whose lease is another's.
     Leases,
@@ -90,7 +93,7 @@ pub(crate) fn judge_alone(run: &Outcome) -> Vec<Violation> {
         (Oracle::Deletions, going(run)),
         (Oracle::Owners, dead_owners(run)),
         (Oracle::PingPong, ping_pong(&run.commits)),
-        (Oracle::Generations, generations(&run.commits)),
+        (Oracle::Generations, [generations(&run.commits), old_generations(run)].concat()),
         (Oracle::Leases, leases(&run.commits)),
     ];
     violations(checks)
@@ -158,7 +161,9 @@ fn counts(reference: &Outcome, run: &Outcome, faults: &[Fault]) -> Vec<String> {
     let (before, after) = (count(&reference.commits), count(&run.commits));
     // Whatever hangs on an object that was made anew is made anew.
     let anew = faults.iter().filter(|fault| match fault {
-        Fault::On(_, Effect::Interfere(interference)) => interference.act != Act::Touch,
+        Fault::On(_, Effect::Interfere(interference)) => {
+            !matches!(interference.act, Act::Touch | Act::Create)
+        }
         Fault::AtRest(..) | Fault::Revert(..) => true,
         Fault::On(..)
         | Fault::Finalizer(_)
@@ -283,6 +288,32 @@ fn generations(commits: &[Commit]) -> Vec<String> {
         }
     }
     why.into_iter().collect()
+}
+
+/// Objects whose status is about an old generation in the end, by the hand of a controller: also if it is so without faults.
+fn old_generations(run: &Outcome) -> Vec<String> {
+    let observed = |value: &Value| value["status"]["observedGeneration"].as_i64();
+    let mut last: BTreeMap<&ObjectId, (Option<i64>, &str)> = BTreeMap::new();
+    for commit in &run.commits {
+        let (generation, writer) = last.entry(&commit.id).or_default();
+        if commit.change == Change::Created || *generation != observed(&commit.value) {
+            (*generation, *writer) = (observed(&commit.value), &commit.client);
+        }
+    }
+    let normal = &run.scenario.normal;
+    let is_terminating = |value: &Value| !value["metadata"]["deletionTimestamp"].is_null();
+    let is_judged = |id: &ObjectId| {
+        let is_seats = last.get(id).is_some_and(|(_, writer)| *writer != NOBODY);
+        is_seats && !normal.ignores(id)
+    };
+    let old = |(id, value): (&ObjectId, &Arc<Value>)| {
+        let observed = observed(&normal.masked(id, value))?;
+        let generation = value["metadata"]["generation"].as_i64()?;
+        (observed < generation)
+            .then(|| format!("{id}: observed {observed} in the end, it is at {generation}"))
+    };
+    let objects = run.view.objects.iter().filter(|(id, value)| is_judged(id) && !is_terminating(value));
+    objects.filter_map(old).collect()
 }
 
 /// Writes of a client whose lease another one has.

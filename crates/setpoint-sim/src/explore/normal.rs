@@ -84,6 +84,23 @@ impl Normal {
         object
     }
 
+    /// The object as it is but for its version, and what the scenario masks: to see whether it changes all the time.
+    pub(crate) fn as_written(&self, id: &ObjectId, object: &Value) -> Value {
+        let mut object = object.clone();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata
+                .retain(|key, _| !["managedFields", "resourceVersion", "generation"].contains(&key.as_str()));
+        }
+        self.masked(id, &object)
+    }
+
+    /// The object without what the scenario masks.
+    pub(crate) fn masked(&self, id: &ObjectId, object: &Value) -> Value {
+        let mut object = object.clone();
+        self.masks.iter().for_each(|mask| mask(id, &mut object));
+        object
+    }
+
     /// Something that is no object, without what differs from run to run.
     pub(crate) fn bare(value: &Value, aliases: &Aliases) -> Value {
         let mut value = value.clone();

@@ -24,7 +24,7 @@ const FAST: u32 = 125;
 const STALL: Duration = Duration::from_secs(1);
 /// By how many events a watch lags at most.
 const MOST_LAG: u64 = 2;
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+const BUSY: Refusal = Refusal::TooManyRequests { retry_after: Duration::from_secs(1) };
 
 /// The kinds of single faults, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +42,8 @@ pub enum PointKind {
     Conflict,
     /// Somebody else writes to the object just before a write.
     Touched,
+    /// Somebody else creates the same object just before a create.
+    CreatedFirst,
     /// A write is refused with 429.
     TooManyRequests,
     /// A write fails with 500.
@@ -50,6 +52,12 @@ pub enum PointKind {
     ReadError,
     /// The answer to a read is lost.
     ReadLost,
+    /// A read is refused with 429.
+    ReadBusy,
+    /// A watch is refused with 429.
+    WatchBusy,
+    /// A watch is refused with 500.
+    WatchError,
     /// A watch breaks after an event.
     WatchCut,
     /// A watch expires after an event, and the controller lists again.
@@ -90,17 +98,21 @@ pub enum PointKind {
 
 impl PointKind {
     /// All kinds, in the order in which they are tried.
-    pub const ALL: [PointKind; 28] = [
+    pub const ALL: [PointKind; 32] = [
         PointKind::CrashBefore,
         PointKind::CrashAfterCommit,
         PointKind::CrashAfterAnswer,
         PointKind::AnswerLost,
         PointKind::Conflict,
         PointKind::Touched,
+        PointKind::CreatedFirst,
         PointKind::TooManyRequests,
         PointKind::ServerError,
         PointKind::ReadError,
         PointKind::ReadLost,
+        PointKind::ReadBusy,
+        PointKind::WatchBusy,
+        PointKind::WatchError,
         PointKind::WatchCut,
         PointKind::WatchExpired,
         PointKind::WatchStalled,
@@ -131,10 +143,14 @@ impl fmt::Display for PointKind {
             PointKind::AnswerLost => "answer to a write lost",
             PointKind::Conflict => "409",
             PointKind::Touched => "concurrent writer",
+            PointKind::CreatedFirst => "concurrent create",
             PointKind::TooManyRequests => "429",
             PointKind::ServerError => "500",
             PointKind::ReadError => "500 to a read",
             PointKind::ReadLost => "answer to a read lost",
+            PointKind::ReadBusy => "429 to a read",
+            PointKind::WatchBusy => "429 to a watch",
+            PointKind::WatchError => "500 to a watch",
             PointKind::WatchCut => "watch cut",
             PointKind::WatchExpired => "watch expired",
             PointKind::WatchStalled => "watch stalled",
@@ -170,6 +186,8 @@ pub(crate) struct Point {
 pub struct Targets {
     /// Writes of explored controllers.
     pub writes: usize,
+    /// Those of them that create an object whose name they say.
+    pub creates: usize,
     /// Those of them that change an object.
     pub changes: usize,
     /// Those of them that delete an object.
@@ -182,6 +200,8 @@ pub struct Targets {
     pub recreatable: usize,
     /// Lists and gets.
     pub reads: usize,
+    /// Watches.
+    pub watches: usize,
     /// Places between the events of watches, before the first and after the last too.
     pub places: usize,
     /// Places in watches with an event that can arrive late by another one, and those with one that can by two.
@@ -204,12 +224,14 @@ impl Targets {
     /// How many single faults there are: the formula.
     pub fn points(&self) -> usize {
         self.writes * 7
+            + self.creates
             + self.changes * 2
             + self.deletes
             + self.leading * 3
             + self.contested
             + self.recreatable
-            + self.reads * 2
+            + self.reads * 3
+            + self.watches * 2
             + self.places * 5
             + self.lags
             + self.children
@@ -226,15 +248,17 @@ impl fmt::Display for Targets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} writes × 7 + {} changes × 2 + {} deletes + {} writes of leaders × 3 + {} while others wait + {} pairs of a write and \
-             a user's object + {} reads × 2 + {} places in watches × 5 + {} lags + {} children + {} changed children + {} deleted objects + {} old states + {} changes by the user × 2 - {} left out = {}",
+            "{} writes × 7 + {} creates + {} changes × 2 + {} deletes + {} writes of leaders × 3 + {} while others wait + {} pairs of a write and \
+             a user's object + {} reads × 3 + {} watches × 2 + {} places in watches × 5 + {} lags + {} children + {} changed children + {} deleted objects + {} old states + {} changes by the user × 2 - {} left out = {}",
             self.writes,
+            self.creates,
             self.changes,
             self.deletes,
             self.leading,
             self.contested,
             self.recreatable,
             self.reads,
+            self.watches,
             self.places,
             self.lags,
             self.children,
@@ -265,10 +289,9 @@ impl Plan {
             .collect();
         let mut plan = Plan { points: Vec::new(), targets: Targets::default() };
         let sent: Vec<&Entry> = reference
-            .trace
-            .entries()
+            .before_heal()
             .iter()
-            .filter(|entry| explored.contains(&*entry.client) && entry.at <= reference.healed)
+            .filter(|entry| explored.contains(&*entry.client))
             .filter(|entry| matches!(entry.what, What::Sent { .. }))
             .filter(|entry| !is_aside(&entry.request))
             .collect();
@@ -298,10 +321,9 @@ impl Plan {
             let is_event = |other: &&Entry| {
                 other.client == entry.client
                     && other.number == entry.number
-                    && other.at <= reference.healed
                     && matches!(other.what, What::Event { .. })
             };
-            let events = reference.trace.entries().iter().filter(is_event).count() as u64;
+            let events = reference.before_heal().iter().filter(is_event).count() as u64;
             plan.watch(&nth(entry), events);
         }
         plan.objects(&explored, reference);
@@ -324,8 +346,7 @@ impl Plan {
         add(PointKind::CrashAfterCommit, Effect::CrashAfterCommit);
         add(PointKind::CrashAfterAnswer, Effect::CrashAfterAnswer);
         add(PointKind::AnswerLost, Effect::LoseResponse);
-        let busy = Refusal::TooManyRequests { retry_after: RETRY_AFTER };
-        add(PointKind::TooManyRequests, Effect::Refuse(busy));
+        add(PointKind::TooManyRequests, Effect::Refuse(BUSY));
         add(PointKind::ServerError, Effect::Refuse(Refusal::InternalError));
         add(PointKind::ServerRestart, Effect::RestartServer);
         self.targets.writes += 1;
@@ -339,6 +360,11 @@ impl Plan {
                 self.add(PointKind::Conflict, Fault::On(on.clone(), Effect::Refuse(Refusal::Conflict)));
                 self.targets.changes += 1;
             }
+        }
+        if creates(entry, &reference.commits) {
+            let create = Interference { act: Act::Create, object: None };
+            self.add(PointKind::CreatedFirst, Fault::On(on.clone(), Effect::Interfere(create)));
+            self.targets.creates += 1;
         }
         if leads(&entry.client, &reference.commits) {
             self.add(PointKind::LeaderPaused, Fault::On(on.clone(), Effect::PauseAfterAnswer(PAUSE)));
@@ -378,10 +404,14 @@ impl Plan {
     fn read(&mut self, on: &Match) {
         self.add(PointKind::ReadError, Fault::On(on.clone(), Effect::Refuse(Refusal::InternalError)));
         self.add(PointKind::ReadLost, Fault::On(on.clone(), Effect::LoseResponse));
+        self.add(PointKind::ReadBusy, Fault::On(on.clone(), Effect::Refuse(BUSY)));
         self.targets.reads += 1;
     }
 
     fn watch(&mut self, on: &Match, events: u64) {
+        self.add(PointKind::WatchBusy, Fault::On(on.clone(), Effect::Refuse(BUSY)));
+        self.add(PointKind::WatchError, Fault::On(on.clone(), Effect::Refuse(Refusal::InternalError)));
+        self.targets.watches += 1;
         for n in 0..=events {
             let mut add = |kind, effect| self.add(kind, Fault::On(on.clone(), effect));
             add(PointKind::WatchCut, Effect::CutAfterEvents(n));
@@ -479,6 +509,23 @@ fn is_discovery(request: &RequestInfo) -> bool {
     ["/api", "/version", "/openapi", "/healthz", "/readyz", "/livez"]
         .iter()
         .any(|start| request.path.starts_with(start))
+}
+
+/// Whether the request has created the object whose name it says. What has a generated name, another one creates under another.
+fn creates(entry: &Entry, commits: &[Commit]) -> bool {
+    let request = &entry.request;
+    let is_it = |commit: &&Commit| {
+        let (namespace, name) = commit.id.path.split_once('/').unwrap_or(("", &commit.id.path));
+        commit.change == Change::Created
+            && commit.client == entry.client
+            && commit.at >= entry.at
+            && *commit.id.group == *request.group
+            && *commit.id.resource == *request.resource
+            && (namespace, name) == (&*request.namespace, &*request.name)
+    };
+    request.verb == Verb::Create
+        && request.subresource.is_empty()
+        && commits.iter().any(|commit| is_it(&commit))
 }
 
 /// Whether the client has ever had a lease.

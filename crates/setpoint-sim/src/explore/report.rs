@@ -9,8 +9,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::json;
 
+use super::settings::Settings;
 use super::story::{Line, Pair, Story};
-use super::{Exploration, Fault, Finding};
+use super::{Exploration, Fault, Finding, Tried, Unreached};
 
 /// How wide a column of a timeline is.
 pub(crate) const COLUMN: usize = 78;
@@ -18,6 +19,8 @@ pub(crate) const COLUMN: usize = 78;
 const BEFORE: usize = 6;
 /// How many rows of a timeline are shown in all; a page has all of them.
 const ROWS: usize = 60;
+/// How many points that were not reached are named; more are counted.
+const NAMED: usize = 5;
 /// How often the line is written anew.
 const EVERY: Duration = Duration::from_millis(200);
 
@@ -101,11 +104,23 @@ impl fmt::Display for Exploration {
         writeln!(f, "{}: {} runs in {seconds:.1} s ({rate:.0}/s)", self.name, self.runs)?;
         writeln!(f, "  {}", self.targets)?;
         for (kind, tried) in &self.tried {
-            writeln!(f, "  {kind:<24} {:>6} tried {:>6} failed", tried.runs, tried.failed)?;
+            write!(f, "  {kind:<24} {:>6} tried {:>6} failed", tried.runs, tried.failed)?;
+            match tried.unreached {
+                0 => writeln!(f)?,
+                n => writeln!(f, " {n:>6} not reached")?,
+            }
         }
         if self.several.runs > 0 {
             let (name, tried) = ("several at once", self.several);
-            writeln!(f, "  {name:<24} {:>6} tried {:>6} failed", tried.runs, tried.failed)?;
+            let seed = self.seed;
+            writeln!(f, "  {name:<24} {:>6} tried {:>6} failed (seed {seed})", tried.runs, tried.failed)?;
+        }
+        for Unreached { point, faults } in self.unreached.iter().take(NAMED) {
+            let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+            writeln!(f, "  point {point} was not reached: {}", faults.join("; "))?;
+        }
+        if self.unreached.len() > NAMED {
+            writeln!(f, "  and {} more points were not reached", self.unreached.len() - NAMED)?;
         }
         Ok(())
     }
@@ -183,6 +198,15 @@ fn report(f: &mut String, name: &str, finding: &Finding, without: &Story, with: 
     Ok(())
 }
 
+/// How to search again as the seed has chosen.
+pub(crate) fn again_with_several(name: &str, settings: &Settings) -> String {
+    let (seed, budget) = (settings.seed, settings.budget.as_secs_f64());
+    format!(
+        "\nTo search again in the same way: SETPOINT_SIM_SEED={seed} SETPOINT_SIM_BUDGET={budget}s {}\n",
+        command(name)
+    )
+}
+
 /// The command that runs this test, and no other.
 fn command(name: &str) -> String {
     let package = std::env::var("CARGO_PKG_NAME").ok();
@@ -210,13 +234,18 @@ pub(crate) fn row(file: &Path, exploration: &Exploration) {
     let kinds: Vec<_> = exploration
         .tried
         .iter()
-        .map(|(kind, tried)| json!({"kind": kind.to_string(), "tried": tried.runs, "failed": tried.failed}))
+        .map(|(kind, tried)| {
+            let Tried { runs, failed, unreached } = tried;
+            json!({"kind": kind.to_string(), "tried": runs, "failed": failed, "unreached": unreached})
+        })
         .collect();
     let row = json!({
         "name": exploration.name,
         "points": exploration.tried.values().map(|tried| tried.runs).sum::<usize>(),
         "runs": exploration.runs,
         "several": exploration.several.runs,
+        "unreached": exploration.unreached.len(),
+        "seed": exploration.seed,
         "seconds": exploration.took.as_secs_f64(),
         "found": exploration.findings.len(),
         "kinds": kinds,

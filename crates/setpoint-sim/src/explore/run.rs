@@ -22,7 +22,7 @@ use super::story::{Line, Story};
 use super::view::View;
 use super::witness::{Commit, NOBODY, Witness};
 use crate::faults::{Effect, Hand, Match, Rule};
-use crate::trace::{Trace, What};
+use crate::trace::{Entry, Trace, What};
 use crate::world::World;
 
 /// How long a process is down after it crashed or ended.
@@ -62,9 +62,18 @@ pub(crate) struct Outcome {
     pub(crate) unrest: Vec<String>,
     /// When the faults ended.
     pub(crate) healed: Duration,
+    /// How many entries the trace had then: requests at the same moment can be before it, and after it.
+    pub(crate) before_heal: usize,
     /// Faults that never took place.
     pub(crate) missed: Vec<Fault>,
     pub(crate) story: Story,
+}
+
+impl Outcome {
+    /// What happened until the faults ended.
+    pub(crate) fn before_heal(&self) -> &[Entry] {
+        &self.trace.entries()[..self.before_heal]
+    }
 }
 
 /// What a run is made of.
@@ -149,6 +158,7 @@ impl Running {
             world.env().shuffle(seed);
         }
         let scenario = (make.scenario)(&world);
+        world.faults().limit_requests_at_once(scenario.requests_at_once);
         // What the server made before anybody came.
         let witness = witness.get_or_init(|| Witness::new(&scenario));
         early.lock().drain(..).for_each(|committed| witness.see(&committed));
@@ -189,12 +199,15 @@ impl Running {
         for fault in faults {
             self.at_rest(fault).await;
         }
+        let before_heal = self.world.trace().entries().len();
         self.world.faults().heal();
         self.end_foreign_finalizers(faults).await;
         let healed = self.world.now();
         self.heal(expected).await;
-        let unrest = self.rest().await;
-        self.outcome(states, healed, unrest, faults)
+        let quiet = self.rest().await;
+        let unrest = self.livelocks().into_iter().chain(quiet).collect();
+        let outcome = self.outcome(states, healed, unrest, faults);
+        Outcome { before_heal, ..outcome }
     }
 
     /// Gets the faults ready.
@@ -255,7 +268,21 @@ impl Running {
             story.sort();
         }
         let scenario = self.scenario.clone();
-        Outcome { scenario, state, view, states, commits, trace, troubles, unrest, healed, missed, story }
+        let before_heal = trace.entries().len();
+        Outcome {
+            scenario,
+            state,
+            view,
+            states,
+            commits,
+            trace,
+            troubles,
+            unrest,
+            healed,
+            before_heal,
+            missed,
+            story,
+        }
     }
 
     fn tell(&self, who: &str, what: String) {
@@ -342,21 +369,56 @@ impl Running {
         let (before, start) = (self.witness.commits().len(), self.world.now());
         sleep(self.scenario.rest).await;
         let commits = self.witness.commits();
-        let those = commits[before..].iter().filter(|commit| commit.counts && *commit.client != *NOBODY);
-        let writes = those.map(|commit| format!("{} {:?} {}", commit.client, commit.change, commit.called));
+        let mut writes: BTreeMap<String, usize> = BTreeMap::new();
+        for commit in commits[before..].iter().filter(|commit| self.is_unrest(commit)) {
+            let write = format!("{} {:?} {}", commit.client, commit.change, commit.called);
+            *writes.entry(write).or_default() += 1;
+        }
+        let writes = writes.into_iter().map(|(write, count)| match count {
+            1 => write,
+            _ => format!("{write}, {count} times"),
+        });
         writes.chain(self.again_and_again(start)).collect()
+    }
+
+    /// Whether nobody may write this when all is at rest. What runs beside may write times, as a kubelet does.
+    fn is_unrest(&self, commit: &Commit) -> bool {
+        let is_explored = || self.is_explored(&commit.client);
+        *commit.client != *NOBODY && (commit.counts || (commit.is_rewrite && is_explored()))
+    }
+
+    fn is_explored(&self, name: &str) -> bool {
+        self.scenario.controllers.iter().any(|player| player.is_explored && *player.name == *name)
+    }
+
+    /// Controllers that were stopped because they never waited, each with the request that it sent most.
+    fn livelocks(&self) -> Vec<String> {
+        let trace = self.world.trace();
+        let livelock = |(client, at): (Arc<str>, Duration)| {
+            let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+            let sent = trace.entries().iter().filter(|entry| matches!(entry.what, What::Sent { .. }));
+            for entry in sent.filter(|entry| entry.client == client && entry.at == at) {
+                *counts.entry((entry.request.method.as_str(), entry.request.bare_path())).or_default() += 1;
+            }
+            let ((method, path), count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+            let at = at.as_secs_f64();
+            Some(format!(
+                "{client} sends {method} {path} {count} times at {at:.3}s without waiting, and was stopped: it triggers itself"
+            ))
+        };
+        self.world.faults().stopped().into_iter().filter_map(livelock).collect()
     }
 
     /// Requests that an explored controller has sent too often since then.
     fn again_and_again(&self, start: Duration) -> Vec<String> {
-        let is_explored = |name: &str| {
-            self.scenario.controllers.iter().any(|player| player.is_explored && *player.name == *name)
-        };
         let trace = self.world.trace();
         let mut counts: BTreeMap<(&str, &str, &str), u32> = BTreeMap::new();
         for entry in trace.entries().iter().rev().take_while(|entry| entry.at >= start) {
             let request = &entry.request;
-            if matches!(entry.what, What::Sent { .. }) && !is_aside(request) && is_explored(&entry.client) {
+            if matches!(entry.what, What::Sent { .. })
+                && !is_aside(request)
+                && self.is_explored(&entry.client)
+            {
                 let what = (&*entry.client, request.method.as_str(), request.bare_path());
                 let count = counts.entry(what).or_default();
                 *count = count.saturating_add(1);
@@ -392,6 +454,10 @@ impl Running {
                 // Not one line of it runs any more, also of what it spawned and left.
                 handle.kill();
                 drop(running);
+                if world.faults().is_stopped(&player.name) {
+                    // It would do the same again.
+                    return;
+                }
                 if let Some(end) = end {
                     ends += 1;
                     let what = match end {

@@ -49,6 +49,7 @@ pub struct Scenario {
     pub(crate) quiet: Duration,
     pub(crate) rest: Duration,
     pub(crate) healing: Duration,
+    pub(crate) requests_at_once: u32,
     pub(crate) collects_garbage: bool,
     pub(crate) has_history: bool,
     pub(crate) left_out: BTreeSet<PointKind>,
@@ -132,6 +133,7 @@ impl Scenario {
             quiet: Duration::from_secs(10),
             rest: Duration::from_secs(120),
             healing: Duration::from_secs(900),
+            requests_at_once: 20_000,
             collects_garbage: true,
             has_history: false,
             left_out: BTreeSet::new(),
@@ -257,6 +259,13 @@ impl Scenario {
     /// How long it may take until everything is as it should be, after the last fault; 15 minutes unless set.
     pub fn healing(mut self, time: Duration) -> Scenario {
         self.healing = time;
+        self
+    }
+
+    /// How many requests a controller may send at one instant of virtual time; 20,000 unless set. One that sends more never
+    /// waits, so that virtual time stands still. It is stopped, and that is a finding.
+    pub fn requests_at_once(mut self, most: u32) -> Scenario {
+        self.requests_at_once = most;
         self
     }
 

@@ -1,6 +1,7 @@
 //! Beyond single faults: several at once, changes and their opposites, and the least faults that show a finding.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -11,12 +12,16 @@ use super::judge::{Violation, judge};
 use super::plan::{Plan, Point, PointKind};
 use super::report::{Clock, Progress};
 use super::run::Outcome;
+use super::witness::Commit;
 use super::{Exploration, Explorer, Finding, joined};
 use crate::faults::Effect;
 use crate::hash::Fnv;
 
 /// More faults at once say little about why.
 const MOST_FAULTS: u64 = 4;
+
+/// So many runs are chosen at once, from what was seen before them: what is chosen depends on no thread.
+const ROUND: u64 = 32;
 
 /// What has been seen in runs with several faults.
 #[derive(Default)]
@@ -28,22 +33,37 @@ struct Coverage {
 }
 
 impl Coverage {
-    /// Whether the run came somewhere new.
-    fn add(&mut self, outcome: &Outcome, kinds: &BTreeSet<usize>) -> bool {
-        let mut is_new = false;
-        for commit in outcome.commits.iter().filter(|commit| commit.counts) {
-            let mut hash = Fnv::default();
-            hash.text(&commit.called);
-            hash.number(commit.hash);
-            kinds.iter().for_each(|kind| hash.number(*kind as u64));
-            is_new |= self.seen.insert(hash.finish());
+    fn add(&mut self, run: Seen) {
+        let before = self.seen.len();
+        self.seen.extend(run.states);
+        if self.seen.len() > before && (run.chosen.len() as u64) < MOST_FAULTS {
+            self.corpus.push(run.chosen);
         }
-        is_new
     }
 }
 
+/// What a run with several faults has seen.
+struct Seen {
+    chosen: Vec<usize>,
+    states: BTreeSet<u64>,
+    faults: Vec<Fault>,
+    violations: Vec<Violation>,
+}
+
+/// The states of objects, each with the kinds of faults that were chosen.
+fn states(outcome: &Outcome, kinds: &BTreeSet<usize>) -> BTreeSet<u64> {
+    let state = |commit: &Commit| {
+        let mut hash = Fnv::default();
+        hash.text(&commit.called);
+        hash.number(commit.hash);
+        kinds.iter().for_each(|kind| hash.number(*kind as u64));
+        hash.finish()
+    };
+    outcome.commits.iter().filter(|commit| commit.counts).map(state).collect()
+}
+
 impl Explorer {
-    /// Tries several faults at once, in an order of tasks that each seed chooses, until the time is over or something is
+    /// Tries several faults at once, in an order of tasks that each run chooses, until the time is over or something is
     /// found. What led to something new is tried again with one fault more.
     pub(super) fn several(
         &self,
@@ -59,45 +79,66 @@ impl Explorer {
             return;
         }
         let clock = Clock::start();
-        let coverage = Mutex::new(Coverage::default());
-        let found = Mutex::new(None::<(u64, Vec<Fault>, Vec<Violation>)>);
-        let runs = Mutex::new(0usize);
+        let mut coverage = Coverage::default();
+        let mut before = 0;
+        let found = loop {
+            let round: Vec<_> = (before + 1..=before + ROUND)
+                .map(|number| (number, choose(self.settings.seed, number, points.len(), &coverage.corpus)))
+                .collect();
+            let runs = self.round(round, &points, reference, progress, clock);
+            let is_over = (runs.len() as u64) < ROUND;
+            before += ROUND;
+            let mut failed = None;
+            for run in runs {
+                exploration.runs += 1;
+                exploration.several.runs += 1;
+                if run.violations.is_empty() {
+                    coverage.add(run);
+                } else {
+                    exploration.several.failed += 1;
+                    failed.get_or_insert((exploration.runs, run));
+                }
+            }
+            if failed.is_some() || is_over {
+                break failed;
+            }
+        };
+        if let Some((runs, run)) = found {
+            let finding = Finding::new(&run.faults, run.violations, runs);
+            self.find(exploration, reference, Finding { is_of_several: true, ..finding });
+        }
+    }
+
+    /// Makes these runs, in the order of their numbers, as long as there is time.
+    fn round(
+        &self,
+        round: Vec<(u64, Vec<usize>)>,
+        points: &[&Point],
+        reference: &Outcome,
+        progress: &Progress,
+        clock: Clock,
+    ) -> Vec<Seen> {
+        let (next, made) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
         thread::scope(|scope| {
             let work = || {
-                while clock.elapsed() < self.settings.budget && found.lock().is_none() {
-                    let number = {
-                        let mut runs = runs.lock();
-                        *runs += 1;
-                        *runs as u64
-                    };
-                    let chosen = choose(number, points.len(), &coverage.lock().corpus);
+                while clock.elapsed() < self.settings.budget {
+                    let nth = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((number, chosen)) = round.get(nth) else { return };
                     let mut faults: Vec<_> =
                         chosen.iter().flat_map(|at| points[*at].faults.clone()).collect();
-                    faults.push(Fault::Order(number));
+                    faults.push(Fault::Order(draw(self.settings.seed, *number, 0)));
                     let outcome = self.run_beside(reference, &faults);
                     let violations = judge(reference, &outcome, &faults);
                     progress.ran(!violations.is_empty());
                     let kinds = chosen.iter().map(|at| points[*at].kind as usize).collect();
-                    let mut coverage = coverage.lock();
-                    if coverage.add(&outcome, &kinds) && (chosen.len() as u64) < MOST_FAULTS {
-                        coverage.corpus.push(chosen);
-                    }
-                    drop(coverage);
-                    if !violations.is_empty() {
-                        found.lock().get_or_insert((number, faults, violations));
-                    }
+                    let (chosen, states) = (chosen.clone(), states(&outcome, &kinds));
+                    made.lock().insert(nth, Seen { chosen, states, faults, violations });
                 }
             };
             let workers: Vec<_> = (0..self.settings.threads).map(|_| scope.spawn(work)).collect();
             workers.into_iter().for_each(joined);
         });
-        let runs = runs.into_inner();
-        exploration.runs += runs;
-        exploration.several.runs = runs;
-        if let Some((_, faults, violations)) = found.into_inner() {
-            exploration.several.failed = 1;
-            self.find(exploration, reference, &faults, violations, None);
-        }
+        made.into_inner().into_values().collect()
     }
 
     /// Leaves out faults, and shortens delays, as long as it still goes wrong in the same way.
@@ -142,16 +183,23 @@ fn shorter(fault: &Fault) -> Option<Fault> {
     Some(Fault::On(matching.clone(), effect))
 }
 
+/// A number that depends on the seed, the number of the run, and which draw of this run it is. Reports and pasted tests show
+/// some of them: 31 bits are enough.
+fn draw(seed: u64, number: u64, nth: u64) -> u64 {
+    let mut hash = Fnv::default();
+    hash.number(seed);
+    hash.number(number);
+    hash.number(nth);
+    // The low bits of FNV are the best ones after another multiplication.
+    hash.finish().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33
+}
+
 /// The faults of the nth run: some that led to something new and one more, or two.
-fn choose(number: u64, points: usize, corpus: &[Vec<usize>]) -> Vec<usize> {
-    let mut draw = 0;
+fn choose(seed: u64, number: u64, points: usize, corpus: &[Vec<usize>]) -> Vec<usize> {
+    let mut nth = 0;
     let mut below = |limit: usize| {
-        draw += 1;
-        let mut hash = Fnv::default();
-        hash.number(number);
-        hash.number(draw);
-        // The low bits of FNV are the best ones after another multiplication.
-        (hash.finish().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize % limit
+        nth += 1;
+        draw(seed, number, nth) as usize % limit
     };
     let mut chosen = match corpus.len() {
         0 => Vec::new(),
@@ -167,4 +215,19 @@ fn choose(number: u64, points: usize, corpus: &[Vec<usize>]) -> Vec<usize> {
         }
     }
     chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_chooses_the_same_again_and_another_seed_something_else() {
+        let corpus = [vec![1, 2], vec![3, 4, 5]];
+        let all = |seed| (1..100).map(|number| choose(seed, number, 50, &corpus)).collect::<Vec<_>>();
+        assert_eq!(all(7), all(7));
+        assert_ne!(all(7), all(8));
+        assert!(all(7).iter().all(|chosen| chosen.iter().collect::<BTreeSet<_>>().len() == chosen.len()));
+        assert_eq!(choose(7, 1, 1, &[]), [0], "there is no second one");
+    }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::plan::PointKind;
 
 const BUDGET: &str = "SETPOINT_SIM_BUDGET";
+const SEED: &str = "SETPOINT_SIM_SEED";
 const POINT: &str = "SETPOINT_SIM_POINT";
 const KIND: &str = "SETPOINT_SIM_KIND";
 const THREADS: &str = "SETPOINT_SIM_THREADS";
@@ -19,6 +20,8 @@ const TABLE: &str = "SETPOINT_SIM_TABLE";
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) budget: Duration,
+    /// What the choice of several faults at once follows.
+    pub(crate) seed: u64,
     pub(crate) threads: usize,
     /// The points that are tried, if it is not all.
     pub(crate) points: Option<Vec<usize>>,
@@ -46,6 +49,7 @@ impl Settings {
         let threads = variable(THREADS).map(|text| number::<usize>(THREADS, &text)).transpose()?;
         Ok(Settings {
             budget: variable(BUDGET).map_or(Ok(Duration::ZERO), |text| time(&text))?,
+            seed: variable(SEED).map_or(Ok(1), |text| number(SEED, &text))?,
             threads: threads.unwrap_or_else(cores).max(1),
             points: points.transpose()?,
             kind: variable(KIND).map(|text| kind(&text)).transpose()?,
@@ -117,11 +121,19 @@ mod tests {
             (BUDGET, "", "60s, 2m or 1h"),
             (BUDGET, "-1s", "60s, 2m or 1h"),
             (THREADS, "many", "is no number"),
+            (SEED, "", "is no number"),
+            (SEED, "-7", "is no number"),
         ];
         for (name, value, why) in refused {
             let error = settings(name, value).expect_err(value);
             assert!(error.starts_with(name) && error.contains(why), "{name}={value}: {error}");
         }
+    }
+
+    #[test]
+    fn a_seed_is_one_unless_it_is_set() {
+        assert_eq!(settings(SEED, "7").expect("a seed").seed, 7);
+        assert_eq!(settings(BUDGET, "1s").expect("a budget").seed, 1);
     }
 
     #[test]

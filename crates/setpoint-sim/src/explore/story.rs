@@ -11,6 +11,9 @@ use super::witness::{Change, Commit, NOBODY};
 use crate::faults::Fired;
 use crate::trace::{Trace, What};
 
+/// How many lines of two stories are compared after the first difference: it takes the square of it.
+const MOST_COMPARED: usize = 2000;
+
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Line {
@@ -112,12 +115,14 @@ impl Story {
         self.lines.sort_by_key(|line| line.at);
     }
 
-    /// Both stories side by side: the longest that they have in common in one row.
+    /// Both stories side by side: the longest that they have in common in one row. Where both are very long, only their
+    /// beginnings are compared.
     pub(crate) fn beside<'a>(&'a self, other: &'a Story) -> Vec<Pair<'a>> {
         let (left, right) = (&self.lines, &other.lines);
         let same = |a: &Line, b: &Line| a.who == b.who && a.what == b.what;
         let start = left.iter().zip(right).take_while(|(a, b)| same(a, b)).count();
-        let (a, b) = (&left[start..], &right[start..]);
+        let (a, more_left) = left[start..].split_at(MOST_COMPARED.min(left.len() - start));
+        let (b, more_right) = right[start..].split_at(MOST_COMPARED.min(right.len() - start));
         // How much the rests have in common, from each pair of places on.
         let mut common = vec![vec![0u32; b.len() + 1]; a.len() + 1];
         for i in (0..a.len()).rev() {
@@ -143,6 +148,8 @@ impl Story {
                 j += 1;
             }
         }
+        pairs.extend(more_left.iter().map(Pair::Left));
+        pairs.extend(more_right.iter().map(Pair::Right));
         pairs
     }
 }
@@ -159,6 +166,15 @@ mod tests {
             is_fault: false,
         };
         Story { lines: lines.iter().map(line).collect() }
+    }
+
+    #[test]
+    fn of_very_long_stories_all_lines_are_kept() {
+        let lines = |what: &'static str| story(&vec![what; 50 * MOST_COMPARED]);
+        let (left, right) = (lines("a"), lines("b"));
+        let pairs = left.beside(&right);
+        let lefts = pairs.iter().filter(|pair| matches!(pair, Pair::Left(_))).count();
+        assert_eq!((lefts, pairs.len()), (left.lines.len(), left.lines.len() + right.lines.len()));
     }
 
     #[test]

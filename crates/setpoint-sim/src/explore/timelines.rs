@@ -49,14 +49,7 @@ mod tests {
         };
         let without = Story { lines: vec![line("creates a", false)] };
         let with = Story { lines: vec![line("creates a", false), line("lost <it>", true)] };
-        let finding = Finding {
-            faults: Vec::new(),
-            violations: Vec::new(),
-            runs: 1,
-            point: None,
-            test: String::new(),
-            report: String::new(),
-        };
+        let finding = Finding::new(&[], Vec::new(), 1);
         let report: Value = serde_json::from_str(&json("a test", &finding, &without, &with)).unwrap();
         let told = json!({"seconds": 1.5, "who": "foo", "what": "creates a", "isFault": false});
         assert_eq!(report["rows"][0], json!({"without": told, "with": told}));

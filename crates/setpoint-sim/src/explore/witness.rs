@@ -34,6 +34,8 @@ pub(crate) struct Commit {
     pub(crate) called: Arc<str>,
     /// Whether it changed something that counts.
     pub(crate) counts: bool,
+    /// Whether it changed what is not compared, such as a time.
+    pub(crate) is_rewrite: bool,
     /// A number for the object as it is compared.
     pub(crate) hash: u64,
 }
@@ -99,6 +101,11 @@ impl Witness {
         let counts = is_judged
             && (change != Change::Updated
                 || before.as_ref().is_none_or(|before| normal.hash(&id, before, &seen.aliases) != hash));
+        let is_rewrite = is_judged
+            && !counts
+            && before
+                .as_ref()
+                .is_some_and(|before| normal.as_written(&id, before) != normal.as_written(&id, &value));
         let owners = |object: &Value| object["metadata"]["ownerReferences"].clone();
         if committed.is_deleted {
             seen.live.remove(&id);
@@ -125,6 +132,7 @@ impl Witness {
             value,
             called,
             counts,
+            is_rewrite,
             hash,
         });
         if self.always.is_empty() {

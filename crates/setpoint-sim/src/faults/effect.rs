@@ -99,6 +99,8 @@ pub enum Act {
     Delete,
     /// Deletes the object and creates it again, with another uid.
     Recreate,
+    /// Creates the object that the request is about to create, with the same content.
+    Create,
 }
 
 /// The kinds of faults that a seed may choose: everything that a legal server and network can do.
@@ -258,6 +260,7 @@ pub(crate) fn prose(effect: &Effect, request: &RequestInfo, status: Option<u16>)
                 Act::Touch => "wrote to",
                 Act::Delete => "deleted",
                 Act::Recreate => "deleted and created again",
+                Act::Create => "created",
             };
             format!("somebody {did} {object} just before {request}")
         }

@@ -94,7 +94,16 @@ impl Hand {
         Hand { send: Arc::new(send), made: Arc::default() }
     }
 
-    pub(crate) async fn interfere(&self, interference: &Interference, request: &RequestInfo) {
+    pub(crate) async fn interfere(
+        &self,
+        interference: &Interference,
+        request: &RequestInfo,
+        made: Option<&Made>,
+    ) {
+        if interference.act == Act::Create {
+            let Some(made) = made.filter(|made| made.method == Method::POST) else { return };
+            return self.make(made.clone()).await;
+        }
         let path = match &interference.object {
             Some(path) => path.clone(),
             None if request.verb == Verb::Create => return,
@@ -114,6 +123,16 @@ impl Hand {
             }
             Act::Delete => self.delete(path, json!({})).await,
             Act::Recreate => self.recreate(path).await,
+            // Only a request says how.
+            Act::Create => {}
+        }
+    }
+
+    /// Sends the request that makes an object.
+    async fn make(&self, made: Made) {
+        let request = Request::builder().method(made.method.clone()).uri(made.uri.clone());
+        if self.exchange(request, made.media.clone(), made.body.clone()).await.is_some() {
+            self.remember(made);
         }
     }
 

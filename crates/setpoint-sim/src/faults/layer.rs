@@ -121,6 +121,11 @@ where
                 // It is dead, or dies here.
                 return pending().await;
             }
+            if let Some(process) = &process
+                && !faults.inner.paces.may_send(&client, faults.now())
+            {
+                return die(Some(process)).await;
+            }
             let info = RequestInfo::parse(&parts.method, &parts.uri, &body);
             if let Some(uri) = faults.old(&client, &info) {
                 parts.uri = uri;
@@ -128,9 +133,10 @@ where
             let call = faults.begin(&client, info, &body);
             let observer = Observer::new(faults.inner.recorder.clone(), call.clone());
             let (work, made, hand) = (call.clone(), Made::by(&call.request, &parts, &body), faults.hand());
+            let making = made.clone();
             let server = async move |request| {
                 let answer = WORK.scope(work, serve(inner, request)).await;
-                if let (Ok(answer), Some(made), Some(hand)) = (&answer, made, hand)
+                if let (Ok(answer), Some(made), Some(hand)) = (&answer, making, hand)
                     && answer.status() == StatusCode::CREATED
                 {
                     hand.remember(made);
@@ -140,7 +146,9 @@ where
             let request = Request::from_parts(parts, Full::new(body));
             let answer = match mode {
                 Mode::Direct => server(request).await,
-                Mode::Faulty => connect(&faults, &call, process.as_ref(), server, request).await,
+                Mode::Faulty => {
+                    connect(&faults, &call, process.as_ref(), made.as_ref(), server, request).await
+                }
             };
             observer.answer(answer)
         })
@@ -164,6 +172,7 @@ async fn connect(
     faults: &Faults,
     call: &Call,
     process: Option<&Process>,
+    made: Option<&Made>,
     server: impl AsyncFnOnce(Request<Full<Bytes>>) -> Result<Response<Body>, BoxError>,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Body>, BoxError> {
@@ -172,7 +181,7 @@ async fn connect(
     let response = tokio::select! {
         biased;
         () = connection.broken() => Err(ConnectionError::reset().into()),
-        response = exchange(faults, call, process, &rules, server, request) => response,
+        response = exchange(faults, call, process, made, &rules, server, request) => response,
     }?;
     Ok(ResponseStream::wrap(response, faults.clone(), call.clone(), connection, rules))
 }
@@ -182,11 +191,12 @@ async fn exchange(
     faults: &Faults,
     call: &Call,
     process: Option<&Process>,
+    made: Option<&Made>,
     rules: &[Rule],
     server: impl AsyncFnOnce(Request<Full<Bytes>>) -> Result<Response<Body>, BoxError>,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Body>, BoxError> {
-    if let Some(answer) = before(faults, call, process, rules).await? {
+    if let Some(answer) = before(faults, call, process, made, rules).await? {
         return Ok(whole(answer));
     }
     let response = server(request).await?;
@@ -199,6 +209,7 @@ async fn before(
     faults: &Faults,
     call: &Call,
     process: Option<&Process>,
+    made: Option<&Made>,
     rules: &[Rule],
 ) -> Result<Option<Response<Bytes>>, BoxError> {
     if faults.is_cut_off(call) {
@@ -217,7 +228,7 @@ async fn before(
             }
             Effect::CrashBefore if process.is_some() && fires(rule) => return die(process).await,
             Effect::Interfere(interference) if fires(rule) => {
-                faults.interfere(interference, &call.request).await;
+                faults.interfere(interference, &call.request, made).await;
             }
             _ => {}
         }

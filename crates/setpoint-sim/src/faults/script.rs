@@ -66,6 +66,7 @@ FAULT for any request
   delay 2s, delay answer 2s          on the way there, or back
   time out 5s                        the server acts; the connection breaks after that time
   touch, delete, recreate            somebody else writes to the object first, deletes it, or makes it anew
+  create                             somebody else creates the same object first
   restart server                     every connection breaks after the answer
 FAULT for a watch
   cut after 3 events                 the connection breaks
@@ -220,6 +221,7 @@ fn effect_of(text: &str) -> Result<Effect, String> {
         ["touch"] => interfere(Act::Touch),
         ["delete"] => interfere(Act::Delete),
         ["recreate"] => interfere(Act::Recreate),
+        ["create"] => interfere(Act::Create),
         ["cut", rest @ ..] => Effect::CutAfterEvents(after(rest)?),
         ["end", rest @ ..] => Effect::EndAfterEvents(after(rest)?),
         ["expire", rest @ ..] => Effect::ErrorAfterEvents(after(rest)?, Refusal::Expired),
@@ -325,6 +327,7 @@ mod tests {
             ("touch", Effect::Interfere(Interference { act: Act::Touch, object: None })),
             ("delete", Effect::Interfere(Interference { act: Act::Delete, object: None })),
             ("recreate", Effect::Interfere(Interference { act: Act::Recreate, object: None })),
+            ("create", Effect::Interfere(Interference { act: Act::Create, object: None })),
             ("restart server", Effect::RestartServer),
             ("cut after 1 event", Effect::CutAfterEvents(1)),
             ("end after 3 events", Effect::EndAfterEvents(3)),

@@ -51,7 +51,17 @@ fn the_number_of_points_is_that_of_the_formula_and_each_is_tried() {
     let targets = exploration.targets;
     let tried: usize = exploration.tried.values().map(|tried| tried.runs).sum();
     assert_eq!(tried, targets.points());
+    assert!(exploration.unreached.is_empty(), "{exploration}");
     assert_eq!((targets.writes, targets.changes, targets.children, targets.changed_children), (2, 1, 1, 0));
+    // It creates a Secret, lists and watches two kinds, and nothing else.
+    assert_eq!((targets.creates, targets.watches), (1, 2));
+    assert_eq!(exploration.tried[&PointKind::CreatedFirst].runs, targets.creates);
+    for kind in [PointKind::WatchBusy, PointKind::WatchError] {
+        assert_eq!(exploration.tried[&kind].runs, targets.watches);
+    }
+    for kind in [PointKind::ReadError, PointKind::ReadLost, PointKind::ReadBusy] {
+        assert_eq!(exploration.tried.get(&kind).map_or(0, |tried| tried.runs), targets.reads);
+    }
     for kind in [PointKind::CrashBefore, PointKind::CrashAfterCommit, PointKind::AnswerLost] {
         assert_eq!(exploration.tried[&kind].runs, targets.writes);
     }
@@ -140,7 +150,7 @@ fn what_the_server_makes_by_itself_is_nobodys_child() {
         })
     };
     let exploration = Explorer::new("reads", reads).run();
-    exploration.assert_nothing_found();
+    assert!(exploration.findings.is_empty(), "{exploration}");
     assert_eq!((exploration.targets.reads, exploration.targets.children), (1, 0));
 }
 
@@ -153,6 +163,69 @@ fn what_is_found_does_not_depend_on_threads() {
         (kinds, first.faults.clone(), first.violations.clone())
     };
     assert_eq!(found(1), found(3));
+}
+
+/// Few points, and none of them alone does any harm.
+fn harmed_by_two(world: &World) -> Scenario {
+    let (world, kinds) = (world.clone(), [PointKind::CrashBefore, PointKind::ServerError]);
+    let left_out = PointKind::ALL.into_iter().filter(|kind| !kinds.contains(kind));
+    left_out.fold(scenario(&world), Scenario::without).goal("at most one fault", move |_| {
+        if world.faults().fired().len() < 2 { Ok(()) } else { Err("there were two".to_owned()) }
+    })
+}
+
+#[test]
+fn what_several_faults_find_depends_on_their_seed_and_not_on_threads() {
+    let explore = |seed, threads| {
+        let explorer = Explorer::new("two", harmed_by_two).seed(seed).threads(threads);
+        let exploration = explorer.budget(Duration::from_secs(600)).run();
+        let finding = exploration.findings.first().expect("two faults").clone();
+        assert_eq!((exploration.seed, finding.faults.len(), finding.point), (seed, 2, None));
+        let again = format!("SETPOINT_SIM_SEED={seed} SETPOINT_SIM_BUDGET=600s cargo test");
+        assert!(finding.report.contains(&again), "{}", finding.report);
+        (finding.faults, finding.runs)
+    };
+    assert_eq!(explore(7, 1), explore(7, 3));
+    assert!((8..16).any(|seed| explore(seed, 2) != explore(7, 2)));
+}
+
+/// A controller that creates a Secret, and takes one that is there already for somebody else's.
+async fn make_or_give_up(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
+    let is_ours = map.data.as_ref().is_some_and(|data| data.contains_key("key"));
+    if !is_ours || cx.lister::<Secret>()?.get(&key).is_some() {
+        return Ok(Action::done());
+    }
+    let secrets: Api<Secret> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
+    let owners = [controller_reference(&*map)];
+    let secret = json!({"metadata": {"name": key.name(), "ownerReferences": owners}});
+    if let Err(kube::Error::Api(status)) =
+        secrets.create(&Default::default(), &serde_json::from_value(secret)?).await
+        && status.reason == "AlreadyExists"
+    {
+        let maps: Api<ConfigMap> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
+        let failed = json!({"metadata": {"labels": {"state": "failed"}}});
+        maps.patch(key.name(), &Default::default(), &kube::api::Patch::Merge(failed)).await?;
+    }
+    Ok(Action::done())
+}
+
+#[test]
+fn who_does_not_expect_that_another_creates_first_is_found() {
+    let exploration = Explorer::new("give-up", |_: &World| {
+        let kinds = PointKind::ALL.into_iter().filter(|kind| *kind != PointKind::CreatedFirst);
+        let scenario = Scenario::new().controller("give-up", |seat| {
+            let controller = Controller::of::<ConfigMap>(.., "give-up", make_or_give_up).owns::<Secret>(..);
+            Manager::with(seat.runtime()).controller(controller).run()
+        });
+        kinds.fold(scenario, Scenario::without).apply(&map("a"))
+    })
+    .run();
+    let tried = exploration.tried[&PointKind::CreatedFirst];
+    assert_eq!((tried.runs, tried.failed, tried.unreached), (1, 1, 0));
+    let violation = &exploration.findings[0].violations[0];
+    assert_eq!(violation.oracle, Oracle::EndState);
+    assert!(violation.why[0].contains("labels"), "{:?}", violation.why);
 }
 
 /// A controller that makes two Secrets, and looks for the first one alone.

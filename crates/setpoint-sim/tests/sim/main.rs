@@ -7,6 +7,7 @@ mod endurance;
 mod explore;
 mod histories;
 mod requests;
+mod rest;
 mod scripted;
 mod seeded;
 mod told;

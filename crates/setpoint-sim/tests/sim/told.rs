@@ -13,7 +13,7 @@ use setpoint_sim::{
     replay,
 };
 
-use crate::explore::{map, once};
+use crate::explore::{map, once, scenario as copy};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -50,6 +50,28 @@ fn found_without_faults(exploration: &Exploration, oracle: Oracle, why: &str) {
 #[should_panic(expected = "there is no such file")]
 fn a_panic_in_a_scenario_is_told() {
     explore(|_| -> Scenario { panic!("there is no such file") });
+}
+
+#[test]
+#[should_panic(expected = "no controller of the scenario wrote anything in the run without faults")]
+fn a_controller_that_is_never_heard_of_is_not_green() {
+    // It writes, but with a client of its own.
+    explore(|world: &World| {
+        let client = world.direct();
+        Scenario::new().controller("aside", move |_| {
+            let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+            async move {
+                maps.create(&Default::default(), &map("a")).await?;
+                std::future::pending::<kube::Result<()>>().await
+            }
+        })
+    });
+}
+
+#[test]
+#[should_panic(expected = "no point was tried")]
+fn an_exploration_that_tries_nothing_is_not_green() {
+    explore(|world: &World| PointKind::ALL.into_iter().fold(copy(world), Scenario::without));
 }
 
 #[test]
