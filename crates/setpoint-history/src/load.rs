@@ -119,7 +119,7 @@ impl Load {
         let watchers = join_all((0..self.watchers).map(|id| {
             let select = self.resource.select(id, Key(id % self.keys));
             let from = (id % 2 == 0).then_some(begin);
-            let collection = self.resource.collection(&self.namespace);
+            let collection = self.resource.watched(&self.namespace, select);
             let watcher = Watcher::new(id, self.seed, collection, select, from);
             self.watch(watcher, connect(&format!("watcher-{id}")), &clock, finish.clone())
         }));

@@ -42,6 +42,15 @@ impl Resource {
         format!("/api/v1/namespaces/{namespace}/{plural}").into()
     }
 
+    /// The path that a watch of a selection is opened on. Pods of a node are watched in all namespaces, as kubelets do:
+    /// servers have ways of their own for these watches.
+    pub(crate) fn watched(self, namespace: &str, select: Select) -> Arc<str> {
+        match (self, select) {
+            (Resource::Pods, Select::Node(_) | Select::NodeAndTeam(..)) => "/api/v1/pods".into(),
+            _ => self.collection(namespace),
+        }
+    }
+
     /// What a watcher takes, by its number: every third is of everything.
     pub(crate) fn select(self, watcher: u16, key: Key) -> Select {
         let odd = u8::from(watcher % 12 >= 6);
