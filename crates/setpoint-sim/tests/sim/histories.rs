@@ -24,7 +24,7 @@ fn run(seed: u64, swarm: Option<Swarm>) -> (History, u64) {
         if let Some(swarm) = swarm {
             world.faults().swarm(swarm);
         }
-        let resource = if seed % 2 == 0 { Resource::ConfigMaps } else { Resource::Pods };
+        let resource = if seed.is_multiple_of(2) { Resource::ConfigMaps } else { Resource::Pods };
         let load = Load { seed, resource, until: Until::Operations(80), ..Load::default() };
         let troubled = world.clone();
         let trouble = async move {
