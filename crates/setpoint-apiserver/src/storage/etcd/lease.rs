@@ -38,7 +38,7 @@ impl Leases {
     pub(super) async fn lease(&self, ttl: Duration) -> Result<i64, etcd_client::Error> {
         let now = self.env.instant();
         // No object lives more than a twentieth longer than it should.
-        let spare = (ttl / 20).min(SHARED);
+        let spare = ttl.checked_div(20).unwrap_or_default().min(SHARED);
         let mut current = self.current.lock().await;
         self.attached.fetch_add(1, Relaxed);
         let fits = |lease: &&mut Lease| {

@@ -12,8 +12,11 @@ const COLUMN: &str = "apiextensions.v1.CustomResourceColumnDefinition";
 const CONVERSION: &str = "apiextensions.v1.CustomResourceConversion";
 const WEBHOOK: &str = "apiextensions.v1.WebhookConversion";
 
-/// The structs that v1beta1 has with other fields: their names in order, and the field of v1 that holds the same.
-const V1BETA1: [(&str, &[(&str, &str, &str)]); 3] = [
+/// A field of v1beta1, and the struct and field of v1 that hold the same.
+type Renamed = (&'static str, &'static str, &'static str);
+
+/// The structs that v1beta1 has with other fields, in order.
+const V1BETA1: [(&str, &[Renamed]); 3] = [
     (
         SPEC,
         &[
