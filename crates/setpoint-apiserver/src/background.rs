@@ -1,43 +1,25 @@
 //! The server's own tasks. One that panics costs its restart: it is logged, counted and shown in `/readyz`, and it begins
 //! again after a while.
 
-use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use setpoint_env::{Env, Task};
+use setpoint_env::{Env, Task, TaskHealth};
 use tokio::sync::Notify;
 
-use crate::serve;
 use crate::server::Core;
 use crate::status::Result;
 use crate::storage::Watch;
 
-/// How long a task waits after its first panic. It doubles from panic to panic.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Whoever has run for so long begins with the first pause again.
-const GOOD_RUN: Duration = Duration::from_secs(5 * 60);
 /// How long a task waits before it tries again what failed, or was not finished.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The tasks of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
-    tasks: Mutex<Vec<Arc<Health>>>,
-}
-
-/// What is known about one task.
-#[derive(Debug)]
-struct Health {
-    name: &'static str,
-    panics: AtomicU64,
-    /// Between a panic and the restart.
-    is_down: AtomicBool,
+    tasks: Mutex<Vec<Arc<TaskHealth>>>,
 }
 
 impl Background {
@@ -51,47 +33,20 @@ impl Background {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let health = Arc::new(Health { name, panics: AtomicU64::new(0), is_down: AtomicBool::new(false) });
+        let health = TaskHealth::new(name);
         self.tasks.lock().push(Arc::clone(&health));
-        env.spawn(supervise(env.clone(), health, begin))
+        env.supervise(&health, begin)
     }
 
     /// The tasks that do not run at the moment.
     pub(crate) fn down(&self) -> Vec<&'static str> {
         let tasks = self.tasks.lock();
-        tasks.iter().filter(|health| health.is_down.load(Relaxed)).map(|health| health.name).collect()
+        tasks.iter().filter(|health| health.is_down()).map(|health| health.name()).collect()
     }
 
     /// How often each task has panicked.
     pub(crate) fn panics(&self) -> Vec<(&'static str, u64)> {
-        self.tasks.lock().iter().map(|health| (health.name, health.panics.load(Relaxed))).collect()
-    }
-}
-
-async fn supervise<F>(env: Env, health: Arc<Health>, mut begin: impl FnMut() -> F)
-where
-    F: Future<Output = ()>,
-{
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let began = env.instant();
-        // Safe to go on after a panic: the task begins anew, and what tasks share does not poison.
-        let ended = AssertUnwindSafe(async { begin().await }).catch_unwind().await;
-        let Err(panic) = ended else { return };
-        health.panics.fetch_add(1, Relaxed);
-        health.is_down.store(true, Relaxed);
-        if env.instant().duration_since(began) >= GOOD_RUN {
-            pause = FIRST_PAUSE;
-        }
-        tracing::error!(
-            task = health.name,
-            panic = serve::text_of(&*panic),
-            ?pause,
-            "a background task panicked and will be restarted"
-        );
-        tokio::time::sleep(pause).await;
-        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
-        health.is_down.store(false, Relaxed);
+        self.tasks.lock().iter().map(|health| (health.name(), health.panics())).collect()
     }
 }
 
@@ -148,51 +103,23 @@ impl Upkeep {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-
     use super::*;
 
-    /// A task that panics so often, then runs for ever.
-    fn panics(background: &Background, env: &Env, times: usize) -> (Task<()>, Arc<AtomicUsize>) {
-        let begun = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&begun);
-        let task = background.run(env, "test", move || {
-            let n = counted.fetch_add(1, Relaxed);
+    #[tokio::test(start_paused = true)]
+    async fn the_tasks_that_are_down_and_their_panics_are_known() {
+        let (background, env) = (Background::default(), Env::seeded(1));
+        let mut begun = 0;
+        let _well = background.run(&env, "well", std::future::pending);
+        let _unwell = background.run(&env, "unwell", move || {
+            begun += 1;
             async move {
-                assert!(n >= times, "as the test wants it");
+                assert!(begun > 1, "as the test wants it");
                 std::future::pending::<()>().await;
             }
         });
-        (task, begun)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_task_that_panics_is_restarted_later_and_later_and_it_is_known() {
-        let (background, env) = (Background::default(), Env::seeded(1));
-        let (_task, begun) = panics(&background, &env, 3);
-        let mut seen = Vec::new();
-        for _ in 0..8 {
-            tokio::time::sleep(Duration::from_millis(1001)).await;
-            seen.push((begun.load(Relaxed), background.down().len()));
-        }
-        assert_eq!(seen, [(2, 1), (2, 1), (3, 1), (3, 1), (3, 1), (3, 1), (4, 0), (4, 0)]);
-        assert_eq!(background.panics(), [("test", 3)]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_task_that_is_down_ends_with_its_owner() {
-        let (background, env) = (Background::default(), Env::seeded(1));
-        let (task, begun) = panics(&background, &env, usize::MAX);
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        drop(task);
-        tokio::time::sleep(Duration::from_secs(3600)).await;
-        assert_eq!(begun.load(Relaxed), 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_task_that_ends_by_itself_is_not_restarted() {
-        let (background, env) = (Background::default(), Env::seeded(1));
-        background.run(&env, "test", || std::future::ready(())).await.unwrap();
-        assert_eq!((background.down(), background.panics()), (vec![], vec![("test", 0)]));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(background.down(), ["unwell"]);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!((background.down(), background.panics()), (vec![], vec![("well", 0), ("unwell", 1)]));
     }
 }

@@ -10,6 +10,7 @@ use http::request::Parts;
 use http::{Method, Response, header};
 use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
+use setpoint_env::panic_text;
 
 use crate::aggregation::{self, Backend, Forwarded};
 use crate::audit::{Ending, Pending};
@@ -100,7 +101,7 @@ impl Account {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(panic) => {
-                let text = serve::text_of(&*panic).to_owned();
+                let text = panic_text(&*panic).to_owned();
                 drop(panic);
                 let response = panicked(core, &self.parts, self.pending, &text, &form()).await;
                 self.started.finish(response.status());

@@ -28,7 +28,6 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use jiff::Timestamp;
-pub(crate) use panic_guard::text_of;
 use rustls::ServerConfig;
 use setpoint_env::{Env, Task};
 use strangers::Strangers;

@@ -12,11 +12,10 @@ use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use parking_lot::Mutex;
-use setpoint_env::Env;
+use setpoint_env::{Env, panic_text};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::serve;
 use crate::task_set::TaskSet;
 
 /// The writes that have started.
@@ -74,10 +73,7 @@ impl Writes {
         let task = self.env.spawn(async move {
             let (rest, _running) = rest;
             if let Err(panic) = AssertUnwindSafe(rest).catch_unwind().await {
-                tracing::error!(
-                    panic = serve::text_of(&*panic),
-                    "a write panicked after its client had gone"
-                );
+                tracing::error!(panic = panic_text(&*panic), "a write panicked after its client had gone");
             }
         });
         // A runtime that is shutting down has dropped it at once, and nothing is left to own.

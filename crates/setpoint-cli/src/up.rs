@@ -230,10 +230,14 @@ impl Up {
         let listening = page.listen().await.map_err(dashboard::with_advice)?;
         // The server is of use also when nobody reads this.
         let _ = writeln!(std::io::stdout(), "dashboard   {}", listening.url());
+        let serving = env.spawn(listening.serve(CancellationToken::new()));
         Ok(Some(env.spawn(async move {
-            if let Err(error) = listening.serve(CancellationToken::new()).await {
-                tracing::error!(%error, "the dashboard has ended");
-            }
+            let why: &dyn std::fmt::Display = match &serving.await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error,
+                Err(panic) => panic,
+            };
+            tracing::error!(error = %why, "the dashboard has ended");
         })))
     }
 

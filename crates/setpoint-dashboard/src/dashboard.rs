@@ -8,7 +8,7 @@ use kube::Client;
 use setpoint::Facts;
 use setpoint::server::HttpServer;
 use setpoint::webhook::{CertificateError, Certificates};
-use setpoint_env::Env;
+use setpoint_env::{Env, TaskHealth};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -107,13 +107,19 @@ impl Listening {
         app.shutdown = shutdown.clone();
         let app = Arc::new(app);
         let _recording = app.recorder.start(&env, &app.facts);
-        let _idling = env.spawn({
+        let _idling = env.supervise(&TaskHealth::new("the caches of the dashboard"), {
             let app = app.clone();
-            async move { app.objects.stop_when_idle().await }
+            move || {
+                let app = app.clone();
+                async move { app.objects.stop_when_idle().await }
+            }
         });
-        let _finding = env.spawn({
+        let _finding = env.supervise(&TaskHealth::new("the owners that the dashboard looks for"), {
             let app = app.clone();
-            async move { app.objects.find_owners(&app.recorder).await }
+            move || {
+                let app = app.clone();
+                async move { app.objects.find_owners(&app.recorder).await }
+            }
         });
         let server = HttpServer::new(&env).tls(tls).limits(MOST_CONNECTIONS, MOST_STREAMS);
         server.serve(listener, shutdown, move |request| routes::answer(app.clone(), request)).await;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use setpoint::facts::{Name, Subscription};
 use setpoint::{Fact, Facts};
-use setpoint_env::{Env, Task};
+use setpoint_env::{Env, Task, TaskHealth};
 use tokio::sync::{Notify, watch};
 
 use crate::findings::Findings;
@@ -58,8 +58,11 @@ impl Recorder {
 
     /// Records as long as the task lives.
     pub(crate) fn start(&self, env: &Env, facts: &Facts) -> Task<()> {
-        let subscription = self.subscription.lock().take().unwrap_or_else(|| facts.subscribe());
-        env.spawn(self.clone().record(subscription))
+        let (recorder, facts) = (self.clone(), facts.clone());
+        env.supervise(&TaskHealth::new("the recorder of the dashboard"), move || {
+            let subscription = recorder.subscription.lock().take().unwrap_or_else(|| facts.subscribe());
+            recorder.clone().record(subscription)
+        })
     }
 
     async fn record(self, mut facts: Subscription) {

@@ -21,6 +21,7 @@
 
 mod later;
 mod process;
+mod supervise;
 mod task;
 pub mod watch;
 
@@ -35,6 +36,7 @@ use parking_lot::Mutex;
 pub use process::{Phase, Process};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
+pub use supervise::{TaskHealth, panic_text};
 pub use task::Task;
 use tokio::runtime::Handle;
 use tokio::time::Instant;

@@ -26,6 +26,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::GroupVersion;
 use kube::discovery::Scope;
 use kube::{Client, Config};
+use setpoint_env::panic_text;
 
 use crate::{Metrics, ScopedResource};
 
@@ -210,11 +211,7 @@ pub fn build(config: Config) -> Result<Client, ConnectError> {
     // A token that cannot be in a header is one such thing. It may come from a credential plugin, in here.
     match catch_unwind(AssertUnwindSafe(|| Client::try_from(config))) {
         Ok(client) => client.map_err(|error| ConnectError::Client(Box::new(error))),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let why = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
-            Err(ConnectError::Unusable { why: why.to_owned() })
-        }
+        Err(panic) => Err(ConnectError::Unusable { why: panic_text(&*panic).to_owned() }),
     }
 }
 

@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource};
 pub use object::EventApi;
 use parking_lot::Mutex;
-use setpoint_env::{Env, Task};
+use setpoint_env::{Env, Task, TaskHealth};
 
 use self::event::Reporter;
 use self::sink::Queue;
@@ -198,8 +198,11 @@ impl RecorderBuilder {
     pub fn build(self) -> Recorder {
         let RecorderBuilder { client, source, api, env, metrics, capacity, writers, log } = self;
         let queue = Arc::new(Queue::new(source.clone(), env.clone(), &metrics, capacity));
-        let writer = sink::Writer::new(client, api, source, env.clone());
-        let task = env.spawn(sink::run(queue.clone(), writer, writers));
+        let writer = Arc::new(sink::Writer::new(client, api, source, env.clone()));
+        let task = env.supervise(&TaskHealth::new("events"), {
+            let queue = queue.clone();
+            move || sink::run(queue.clone(), writer.clone(), writers)
+        });
         Recorder { queue, log, _task: Arc::new(task) }
     }
 }

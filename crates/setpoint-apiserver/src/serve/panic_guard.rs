@@ -1,6 +1,5 @@
 //! A panic in the service is one failed request, not a dead connection.
 
-use std::any::Any;
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,6 +12,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use setpoint_env::panic_text;
 use tower::ServiceExt;
 
 use super::HttpService;
@@ -30,7 +30,7 @@ pub(super) async fn call<S: HttpService>(
     match AssertUnwindSafe(service.oneshot(request)).catch_unwind().await {
         Ok(Ok(response)) => Ok(response.map(|body| GuardedBody::Service(Box::pin(body)))),
         Err(panic) => {
-            tracing::error!(%method, path = uri.path(), panic = text_of(&*panic), "a request handler panicked");
+            tracing::error!(%method, path = uri.path(), panic = panic_text(&*panic), "a request handler panicked");
             Ok(failed())
         }
     }
@@ -45,17 +45,6 @@ fn failed<B>() -> Response<GuardedBody<B>> {
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response.headers_mut().insert(CONTENT_LENGTH, length);
     response
-}
-
-/// What a panic says.
-pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
-    if let Some(text) = panic.downcast_ref::<&str>() {
-        text
-    } else if let Some(text) = panic.downcast_ref::<String>() {
-        text
-    } else {
-        "(no text)"
-    }
 }
 
 /// A response body whose panics are errors.
@@ -85,7 +74,7 @@ where
         match catch_unwind(AssertUnwindSafe(|| body.as_mut().poll_frame(cx))) {
             Ok(frame) => Poll::Ready(ready!(frame).map(|frame| frame.map_err(Into::into))),
             Err(panic) => {
-                tracing::error!(panic = text_of(&*panic), "a response body panicked");
+                tracing::error!(panic = panic_text(&*panic), "a response body panicked");
                 *this = GuardedBody::Failure(None);
                 Poll::Ready(Some(Err("the server panicked while it wrote this response".into())))
             }

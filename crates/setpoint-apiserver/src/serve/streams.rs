@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use parking_lot::Mutex;
-use setpoint_env::Env;
+use setpoint_env::{Env, panic_text};
 
-use super::text_of;
 use crate::task_set::TaskSet;
 
 /// Owns the tasks that HTTP/2 starts for its streams: they end with their connection at the latest.
@@ -48,7 +47,7 @@ where
         let task = self.env.spawn(async move {
             // What the service does is guarded already; whatever else panics costs this stream, and shall be known.
             if let Err(panic) = AssertUnwindSafe(stream).catch_unwind().await {
-                tracing::error!(panic = text_of(&*panic), "a stream of an HTTP/2 connection panicked");
+                tracing::error!(panic = panic_text(&*panic), "a stream of an HTTP/2 connection panicked");
             }
         });
         self.tasks.lock().push(task);

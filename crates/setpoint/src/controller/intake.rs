@@ -92,8 +92,8 @@ impl<Q: Key> Intake<Q> {
     }
 
     /// Queues what a stream gives. While it is closed the stream is not asked: whoever feeds it is held back.
-    pub(super) async fn feed(self: Arc<Intake<Q>>, mut keys: BoxStream<'static, Q>) {
-        let mut is_open = self.is_open.subscribe();
+    pub(super) async fn feed(self: Arc<Intake<Q>>, keys: Arc<tokio::sync::Mutex<BoxStream<'static, Q>>>) {
+        let (mut keys, mut is_open) = (keys.lock().await, self.is_open.subscribe());
         loop {
             // The sender is ours.
             if is_open.wait_for(|is_open| *is_open).await.is_err() {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use setpoint_env::TaskHealth;
 use tokio_util::sync::CancellationToken;
 
 use super::caches::Caches;
@@ -81,8 +82,13 @@ impl<Q: Key> Controller<Q> {
         }
         let watches = Watches::new(self.running.subscribe(), self.primary);
         self.running.send_replace(Arc::downgrade(&sources));
-        let triggers = self.triggers.into_iter().map(|keys| runtime.env.spawn(intake.clone().feed(keys)));
-        let triggers = triggers.collect();
+        let feed = |keys| {
+            // The stream is the user's, and may panic. One that cannot go on after a panic will panic again.
+            let (intake, keys) = (intake.clone(), Arc::new(tokio::sync::Mutex::new(keys)));
+            let health = TaskHealth::new("the trigger of a controller");
+            runtime.env.supervise(&health, move || intake.clone().feed(keys.clone()))
+        };
+        let triggers = self.triggers.into_iter().map(feed).collect();
         let recorder = Recorder::builder(runtime.client.clone(), self.name.clone())
             .env(runtime.env.clone())
             .metrics(&runtime.metrics)

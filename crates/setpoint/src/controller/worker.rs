@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use kube::Client;
-use setpoint_env::Task;
+use setpoint_env::{Task, panic_text};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -339,8 +339,6 @@ async fn call<Q: Key>(work: &Work<Q>, key: Q, context: Context) -> Result<Action
     };
     AssertUnwindSafe(running).catch_unwind().await.unwrap_or_else(|panic| {
         work.metrics.panicked();
-        let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(format!("it panicked: {}", message.unwrap_or_default()).into())
+        Err(format!("it panicked: {}", panic_text(&*panic)).into())
     })
 }

@@ -102,23 +102,12 @@ impl Queue {
         }
     }
 
-    fn take(&self) -> Option<(SeriesKey, Series)> {
+    fn take(&self) -> Option<(UnderWay<'_>, Series)> {
         let mut state = self.state.lock();
         let key = state.order.pop_front()?;
         let series = state.waiting.remove(&key)?;
         state.under_way.insert(key.clone());
-        Some((key, series))
-    }
-
-    /// An Event is written, or given up. If it has happened again meanwhile, its turn comes again.
-    fn done(&self, key: SeriesKey) {
-        let mut state = self.state.lock();
-        state.under_way.remove(&key);
-        if state.waiting.contains_key(&key) {
-            state.order.push_back(key);
-            self.ready.notify_one();
-        }
-        self.unsent.send_modify(|unsent| *unsent -= 1);
+        Some((UnderWay { queue: self, key }, series))
     }
 
     /// Waits until half of the room is free, `limit` at most.
@@ -134,6 +123,25 @@ impl Queue {
         let mut unsent = self.unsent.subscribe();
         let _in_time = timeout(limit, unsent.wait_for(|unsent| *unsent == 0)).await;
         *self.unsent.borrow()
+    }
+}
+
+/// An Event that is being written. When this is dropped it is written, or given up, or its writer panicked. If it has happened
+/// again meanwhile, its turn comes again.
+struct UnderWay<'a> {
+    queue: &'a Queue,
+    key: SeriesKey,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut state = self.queue.state.lock();
+        state.under_way.remove(&self.key);
+        if state.waiting.contains_key(&self.key) {
+            state.order.push_back(self.key.clone());
+            self.queue.ready.notify_one();
+        }
+        self.queue.unsent.send_modify(|unsent| *unsent -= 1);
     }
 }
 
@@ -155,15 +163,15 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// Writes what is in the queue, so many Events at a time, for ever.
-pub(super) async fn run(queue: Arc<Queue>, writer: Writer, writers: usize) {
+/// Writes what is in the queue, so many Events at a time, forever.
+pub(super) async fn run(queue: Arc<Queue>, writer: Arc<Writer>, writers: usize) {
     join_all((0..writers).map(|_| write_all(&queue, &writer))).await;
 }
 
 async fn write_all(queue: &Queue, writer: &Writer) {
     loop {
-        while let Some((key, series)) = queue.take() {
-            match writer.write(&key, &series).await {
+        while let Some((under_way, series)) = queue.take() {
+            match writer.write(&under_way.key, &series).await {
                 Ok(()) => _ = queue.counters.written.inc(),
                 Err(error) => {
                     queue.counters.failed.inc();
@@ -179,7 +187,6 @@ async fn write_all(queue: &Queue, writer: &Writer) {
                     }
                 }
             }
-            queue.done(key);
         }
         queue.ready.notified().await;
     }

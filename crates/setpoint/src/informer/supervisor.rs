@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use setpoint_env::Task;
+use setpoint_env::{Task, panic_text};
 use tokio::task::JoinError;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -75,7 +75,8 @@ async fn end<R>(task: Task<R>) {
 
 /// What a panic said.
 fn words(panic: JoinError) -> String {
-    let Ok(panic) = panic.try_into_panic() else { return "the runtime is shutting down".to_owned() };
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".to_owned())
+    match panic.try_into_panic() {
+        Ok(panic) => panic_text(&*panic).to_owned(),
+        Err(_) => "the runtime is shutting down".to_owned(),
+    }
 }

@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use setpoint_env::{Env, Task};
+use setpoint_env::{Env, Task, TaskHealth};
 
 use super::managed::ManagedCertificates;
 
@@ -123,10 +123,17 @@ impl Certificates {
             }
         };
         let current = Arc::new(Current { key: RwLock::new(parse(&pair)?) });
+        let health = TaskHealth::new("the certificates of the webhook server");
         let watching = match (&self.origin, keeper) {
-            (_, Some(keeper)) => Some(env.spawn(keeper.run(pair, Arc::clone(&current)))),
+            (_, Some(keeper)) => {
+                let current = Arc::clone(&current);
+                Some(env.supervise(&health, move || keeper.clone().run(pair.clone(), Arc::clone(&current))))
+            }
             (Origin::Files(files), None) => {
-                Some(env.spawn(follow(files.clone(), pair, Arc::clone(&current))))
+                let (files, current) = (files.clone(), Arc::clone(&current));
+                Some(
+                    env.supervise(&health, move || follow(files.clone(), pair.clone(), Arc::clone(&current))),
+                )
             }
             (_, None) => None,
         };

@@ -152,6 +152,7 @@ impl ManagedCertificates {
 }
 
 /// Keeps the certificates of one replica.
+#[derive(Clone)]
 pub(super) struct Keeper {
     plan: ManagedCertificates,
     env: Env,

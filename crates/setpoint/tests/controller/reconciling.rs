@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
@@ -299,5 +300,28 @@ fn keys_come_from_a_stream_too() {
         sender.send(ObjectKey::namespaced("outside", "thing")).await.unwrap();
         sleep(SECOND).await;
         assert_eq!(calls.get(), 1);
+    });
+}
+
+#[test]
+fn a_stream_of_keys_goes_on_after_a_panic() {
+    World::run(1, async |world| {
+        let calls = Counter::default();
+        let counter = calls.clone();
+        let reconcile = move |_: ObjectKey, _: Context| {
+            counter.inc();
+            async { Ok::<_, ReconcileError>(Action::done()) }
+        };
+        let (sender, receiver) = tokio::sync::mpsc::channel::<ObjectKey>(8);
+        let keys =
+            futures::stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
+        let keys = keys.inspect(|key| assert_ne!(key.name(), "bad", "as the test wants it"));
+        let controller = Controller::of::<ConfigMap>(.., "outside", reconcile).triggered_by(keys);
+        let _running = run(&world, controller);
+        for name in ["good", "bad", "better"] {
+            sender.send(ObjectKey::namespaced("outside", name)).await.unwrap();
+        }
+        sleep(10 * SECOND).await;
+        assert_eq!(calls.get(), 2);
     });
 }

@@ -1,5 +1,7 @@
 //! The event recorder against the in-process API server.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Namespace, ObjectReference};
@@ -91,6 +93,28 @@ async fn events_of_cluster_scoped_objects_are_in_the_default_namespace() {
     recorder.event(&namespace, Event::normal("Seen", "a namespace"));
     recorder.flush(SECOND).await;
     assert_eq!(core_events(&world).await[0].namespace().as_deref(), Some("default"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_an_event_is_written_costs_this_event_alone() {
+    let world = World::seeded(1);
+    let (client, calls) = (world.client(), Arc::new(AtomicUsize::new(0)));
+    let panics_once = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (client, earlier) = (client.clone(), calls.fetch_add(1, Ordering::Relaxed));
+        async move {
+            assert!(earlier > 0, "as the test wants it");
+            client.send(request).await
+        }
+    });
+    let client = kube::Client::new(panics_once, "default");
+    let recorder = Recorder::builder(client, "foo-controller").env(world.env().clone()).build();
+    for name in ["web", "web", "db"] {
+        recorder.event(&map(name), Event::normal("Synced", "all is well"));
+        assert_eq!(recorder.flush(5 * SECOND).await, 0, "{name}");
+    }
+    let written: Vec<_> =
+        events(&world).await.into_iter().map(|event| event.regarding.unwrap().name).collect();
+    assert_eq!(written, [Some("db".to_owned()), Some("web".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use setpoint_env::panic_text;
 use tokio::sync::oneshot;
 
 use super::super::state::State;
@@ -12,7 +13,6 @@ use super::super::view::View;
 use super::super::write::Write;
 use super::super::{Change, CommitError, Key, NotStored, Record, Revision};
 use super::{health, row};
-use crate::serve::text_of;
 
 /// How many changes share one sync at most.
 pub(super) const CHANGES: usize = 512;
@@ -96,7 +96,7 @@ impl Batch<'_> {
                 let checked = catch_unwind(AssertUnwindSafe(|| self.check(change, now)));
                 let outcome = checked.unwrap_or_else(|panic| {
                     self.panics += 1;
-                    tracing::error!(panic = text_of(&*panic), "the storage writer panicked over a change");
+                    tracing::error!(panic = panic_text(&*panic), "the storage writer panicked over a change");
                     Err(health::refused("the server panicked while it checked this change").into())
                 });
                 self.answers.push(Answer { sender, outcome });

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use setpoint_env::panic_text;
 use tokio::sync::{mpsc, watch};
 
 use super::super::state::State;
@@ -19,7 +20,6 @@ use super::file::File;
 use super::health::{self, Health};
 use super::retired::Retired;
 use super::shortage::Shortage;
-use crate::serve::text_of;
 
 /// What runs on the thread.
 pub(super) struct Worker {
@@ -54,7 +54,7 @@ impl Worker {
             std::thread::yield_now();
             // What panics here is no single change: those are guarded one by one.
             let outcome = catch_unwind(AssertUnwindSafe(|| self.turn(job, &mut queue)));
-            let lost = |panic: Box<_>| Err(Fault::Panicked(text_of(&*panic).to_owned()));
+            let lost = |panic: Box<_>| Err(Fault::Panicked(panic_text(&*panic).to_owned()));
             match outcome.unwrap_or_else(lost) {
                 Ok(false) => {}
                 Ok(true) => break,
@@ -246,7 +246,7 @@ impl Worker {
             Ok(Ok(())) => Ok(()),
             Ok(Err(fault)) => Err(self.judge(fault)),
             Err(panic) => {
-                let text = text_of(&*panic).to_owned();
+                let text = panic_text(&*panic).to_owned();
                 tracing::error!(panic = text, "the storage writer panicked");
                 Err(Trouble::Panic(text))
             }
