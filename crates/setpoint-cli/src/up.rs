@@ -232,7 +232,8 @@ impl Up {
         let _ = writeln!(std::io::stdout(), "dashboard   {}", listening.url());
         let serving = env.spawn(listening.serve(CancellationToken::new()));
         Ok(Some(env.spawn(async move {
-            let why: &dyn std::fmt::Display = match &serving.await {
+            let ended = serving.await;
+            let why: &dyn std::fmt::Display = match &ended {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error,
                 Err(panic) => panic,
