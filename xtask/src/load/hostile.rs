@@ -5,7 +5,8 @@ mod http2;
 mod requests;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -78,29 +79,29 @@ fn against(options: &Options, binary: &Path, on: &Path, in_memory: bool, checks:
 
     let mut times: BTreeMap<usize, Duration> = BTreeMap::new();
     let (in_a_row, codes) = beside(&server, || {
-        let mut codes = BTreeMap::new();
+        let mut codes = Answers::default();
         for n in 0..options.requests {
             let begun = Instant::now();
-            *codes.entry(attacker.send(n)).or_insert(0) += 1;
+            codes.add(attacker.send(n), n);
             *times.entry(n % requests::KINDS).or_default() += begun.elapsed();
         }
         codes
     })?;
     report(checks, &in_a_row, "beside hostile ones in a row");
-    println!("  answers: {codes:?}");
+    println!("  answers: {codes}");
     print_slowest(times);
 
     let held: Vec<_> = (0..options.slow).filter_map(|n| attacker.hold(n).ok()).collect();
     let (at_once, codes) = beside(&server, || {
-        let codes = Mutex::new(BTreeMap::new());
+        let codes = Mutex::new(Answers::default());
         each_at_once(options.threads, options.requests, |n| {
             let code = attacker.send(n);
-            *codes.lock().expect("nobody panics").entry(code).or_insert(0) += 1;
+            codes.lock().expect("nobody panics").add(code, n);
         });
         codes.into_inner().expect("nobody panics")
     })?;
     report(checks, &at_once, "beside hostile ones at once");
-    println!("  answers: {codes:?}; {} slow connections were held", held.len());
+    println!("  answers: {codes}; {} slow connections were held", held.len());
     drop(held);
 
     for attack in http2::ATTACKS {
@@ -122,6 +123,29 @@ fn against(options: &Options, binary: &Path, on: &Path, in_memory: bool, checks:
     checks.at_most("most resident memory", server.peak()?, PEAK, "MiB");
     checks.at_most("resident ten seconds later", server.resident()?, CALM, "MiB");
     examine(&mut server.connect()?)
+}
+
+/// How often each status code was answered, and to which kinds of requests those that say that something is wrong with the server.
+#[derive(Default)]
+struct Answers {
+    codes: BTreeMap<u16, usize>,
+    failed: BTreeMap<u16, BTreeSet<usize>>,
+}
+
+impl Answers {
+    fn add(&mut self, code: u16, n: usize) {
+        *self.codes.entry(code).or_insert(0) += 1;
+        if code >= 500 {
+            self.failed.entry(code).or_default().insert(n % requests::KINDS);
+        }
+    }
+}
+
+impl fmt::Display for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.codes)?;
+        self.failed.iter().try_for_each(|(code, kinds)| write!(f, "; {code} to kinds {kinds:?}"))
+    }
 }
 
 fn report(checks: &mut Checks, others: &Latencies, what: &str) {
