@@ -118,9 +118,9 @@ impl New {
     fn checkout(&self) -> anyhow::Result<Option<PathBuf>> {
         if let Some(folder) = &self.checkout {
             let checkout = checkout_of(&std::path::absolute(folder)?);
-            return Ok(Some(
-                checkout.with_context(|| format!("{}: not a checkout of Setpoint", folder.display()))?,
-            ));
+            return Ok(Some(checkout.with_context(|| {
+                format!("{}: not a checkout of Setpoint; --checkout takes its top folder", folder.display())
+            })?));
         }
         // Built with a target folder elsewhere, the program is outside of its checkout.
         let program = std::env::current_exe().ok().and_then(|path| checkout_of(&path));
@@ -159,7 +159,7 @@ impl New {
         }
         let folder = std::path::absolute(&self.path)?;
         if folder.is_file() {
-            bail!("{}: exists, and is a file", self.path.display());
+            bail!("{}: exists and is a file; choose another name", self.path.display());
         }
         if folder.ancestors().skip(1).any(|above| above.join("Cargo.toml").exists()) {
             project = project.nested();

@@ -9,7 +9,7 @@ use setpoint_codegen::Rules;
 use super::output::{How, tell};
 use super::recipe::Recipe;
 
-/// Generate the least RBAC roles that a controller needs
+/// Generate the minimal RBAC roles of a controller
 ///
 /// From the controller's builder: this runs the project's example `manifests`, which ends with
 ///
@@ -67,7 +67,11 @@ impl Rbac {
         missing.iter().for_each(|line| tell(&format!("# used, not declared: {line}\n")));
         unused.iter().for_each(|line| tell(&format!("# declared, not used: {line}\n")));
         if self.how.check && !(missing.is_empty() && unused.is_empty()) {
-            bail!("{} and the log differ", path.display());
+            bail!(
+                "{} differs from the audit log, as listed above; declare what is used, and run \
+                 setpoint gen rbac",
+                path.display()
+            );
         }
         Ok(())
     }
