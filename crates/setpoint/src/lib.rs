@@ -1,9 +1,9 @@
 //! A runtime for Kubernetes controllers: informers, listers, a work queue, controllers and a manager, on top of the [`kube`]
 //! client. It is for Rust what client-go and controller-runtime are for Go.
 //!
-//! Most programs use four types: a [`Controller`] calls your [`Reconciler`] with the keys of objects to reconcile, a [`Context`]
-//! gives it listers and a client, and a [`Manager`] runs controllers with [leader election](leader_election), health checks,
-//! [metrics] and [webhooks](webhook).
+//! Most programs use four types. A [`Controller`] calls your [`Reconciler`], usually an async function, with the keys of objects
+//! to reconcile. A [`Context`] gives it listers and a client. A [`Manager`] runs controllers with
+//! [leader election](leader_election), health checks, [metrics] and [webhooks](webhook).
 //!
 //! # A first controller
 //!
@@ -37,7 +37,10 @@
 //! # }
 //! ```
 //!
-//! In `of` and `owns`, `..` means all objects of the kind; a [`Watch`] selects some.
+//! In `of` and `owns`, `..` means all objects of the kind; a [`Watch`] selects some. The changes of a ConfigMap enqueue the key
+//! of the namespace that owns it.
+//!
+//! In a controller:
 //!
 //! | to | use |
 //! | --- | --- |
