@@ -88,7 +88,14 @@ pub(crate) struct New {
 impl New {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let name = self.path.file_name().and_then(|name| name.to_str());
-        let name = name.with_context(|| format!("{}: not a valid name", self.path.display()))?.to_owned();
+        let name = name
+            .with_context(|| {
+                format!(
+                    "{}: not a valid name; end the path with the name of the project",
+                    self.path.display()
+                )
+            })?
+            .to_owned();
         let checkout = self.checkout()?;
         let project = self.project(&name, checkout.as_deref())?;
         let mut files = project.render()?;

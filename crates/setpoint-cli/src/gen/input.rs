@@ -62,7 +62,7 @@ pub(crate) fn from_path(path: &Path) -> anyhow::Result<Vec<Definition>> {
     files.retain(|file| file.file_stem().is_none_or(|name| name != "kustomization"));
     files.sort();
     if files.is_empty() {
-        bail!("{}: contains no YAML or JSON file", path.display());
+        bail!("{}: contains no YAML or JSON file; --crd takes CRDs", path.display());
     }
     let mut definitions = Vec::new();
     for file in files {
@@ -74,7 +74,10 @@ pub(crate) fn from_path(path: &Path) -> anyhow::Result<Vec<Definition>> {
 fn from_cluster(names: &[String]) -> anyhow::Result<Vec<Definition>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let crds = runtime.block_on(async {
-        let client = setpoint::ClientConfig::new().connect().await.context("cannot find the cluster")?;
+        let client = setpoint::ClientConfig::new()
+            .connect()
+            .await
+            .context("cannot find the cluster; set KUBECONFIG")?;
         let api: Api<CustomResourceDefinition> = Api::all(client);
         if names.is_empty() {
             return Ok(api.list(&ListParams::default()).await.context("cannot list the CRDs")?.items);
@@ -86,7 +89,7 @@ fn from_cluster(names: &[String]) -> anyhow::Result<Vec<Definition>> {
         anyhow::Ok(crds)
     })?;
     if crds.is_empty() {
-        bail!("the cluster has no CRDs");
+        bail!("the cluster has no CRDs; apply them first, or use --crd FILE");
     }
     let read = |crd: &CustomResourceDefinition| {
         let name = crd.metadata.name.clone().unwrap_or_default();
