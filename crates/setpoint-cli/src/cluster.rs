@@ -99,7 +99,7 @@ impl ClusterCommand {
         let version = client
             .apiserver_version()
             .await
-            .context("cannot reach the API server; check --kubeconfig and --context")?;
+            .context("cannot reach the API server (check --kubeconfig and --context)")?;
         let text = format!(
             "running against Kubernetes {}: {controllers}; nodes: {}\n",
             version.git_version, self.parts.nodes

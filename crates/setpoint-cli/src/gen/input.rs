@@ -74,10 +74,7 @@ pub(crate) fn from_path(path: &Path) -> anyhow::Result<Vec<Definition>> {
 fn from_cluster(names: &[String]) -> anyhow::Result<Vec<Definition>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let crds = runtime.block_on(async {
-        let client = setpoint::ClientConfig::new()
-            .connect()
-            .await
-            .context("cannot find the cluster; set KUBECONFIG")?;
+        let client = setpoint::ClientConfig::new().connect().await.context("cannot find the cluster")?;
         let api: Api<CustomResourceDefinition> = Api::all(client);
         if names.is_empty() {
             return Ok(api.list(&ListParams::default()).await.context("cannot list the CRDs")?.items);

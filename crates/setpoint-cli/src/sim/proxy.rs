@@ -239,7 +239,7 @@ impl Proxy {
         let version = client
             .apiserver_version()
             .await
-            .context("cannot reach the API server; check --kubeconfig and --context")?;
+            .context("cannot reach the API server (check --kubeconfig and --context)")?;
         say(&format!("faults in front of Kubernetes {}\n", version.git_version));
         Ok(Upstream::new(client))
     }
