@@ -55,7 +55,10 @@ impl Rbac {
         let read = |path: &PathBuf| std::fs::read_to_string(path).with_context(|| path.display().to_string());
         let used = Rules::from_audit(&log.display().to_string(), &read(log)?, self.user.as_deref())?;
         if used.is_empty() {
-            bail!("{}: no request found; check --user", log.display());
+            bail!(
+                "{}: no requests found; it must be an audit log in JSON lines, with requests of --user",
+                log.display()
+            );
         }
         tell(&used.cluster_role(&self.name)?);
         let path = self.declared.clone().unwrap_or_else(|| self.out.join("rbac.yaml"));

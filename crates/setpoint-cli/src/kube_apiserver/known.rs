@@ -104,7 +104,7 @@ pub(super) const KNOWN: &[Known] = &[
     known("secure-port", "The port to listen on").default("6443"),
     known(
         "service-account-issuer",
-        "The issuer of service account tokens; others are accepted too if it is repeated",
+        "The issuer of service account tokens; if repeated, the first one issues, and all are accepted",
     )
     .up(Up::Same),
     known("service-account-key-file", "Keys or certificates that verify service account tokens").up(Up::Same),

@@ -99,7 +99,7 @@ pub(crate) struct Proxy {
     #[arg(long, value_name = "COMMAND")]
     check: Option<String>,
 
-    /// How long --check may take to succeed, repeated
+    /// How long --check is repeated before the run fails
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s")]
     check_within: Duration,
 
