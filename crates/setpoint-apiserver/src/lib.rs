@@ -1,7 +1,8 @@
-//! A Kubernetes API server as a library: in the process of a test, or serving HTTPS.
+//! A Kubernetes API server as a library. It runs in-process in a test, or serves HTTPS.
 //!
-//! It serves the built-in kinds of Kubernetes 1.37, CustomResourceDefinitions, watches, server-side apply, admission webhooks and
-//! policies, RBAC, and aggregated APIs. The command `setpoint up` is this library with the built-in controllers beside it.
+//! It is an implementation of its own, compatible with kube-apiserver 1.37: the built-in kinds, CustomResourceDefinitions,
+//! watches, server-side apply, admission webhooks and policies, RBAC, and API aggregation. It is for development and tests, not
+//! for production clusters. The command `setpoint up` runs this library together with the built-in controllers.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -24,13 +25,14 @@
 //! | --- | --- |
 //! | a server in memory | [`Builder::build`] |
 //! | a server that keeps its objects on disk | [`Builder::open`]; backups are in [`store`] |
-//! | a client in the same process: an administrator, or another user | [`ApiServer::client`], [`ApiServer::client_as`] |
+//! | a client in the same process, as administrator or as another user | [`ApiServer::client`], [`ApiServer::client_as`] |
 //! | to serve HTTPS, with certificates and a kubeconfig | [`ApiServer::serve`], [`pki`], [`kubeconfig`] |
 //! | tokens, RBAC, audit logs | [`TokenFile`], [`ServiceAccountTokens`], [`Authorization`], [`audit`] |
-//! | an extension API server for kinds of your own | [`extension`] |
+//! | an extension API server for your own kinds | [`extension`] |
 //!
-//! Nothing runs beside the server: no controllers, no nodes. The crate `setpoint-cluster` has those, and `setpoint-sim` puts virtual time
-//! and faults around this server.
+//! The server runs no controllers and no nodes: Deployments get no pods, and nothing is garbage collected. The crate
+//! `setpoint-cluster` has controllers and simulated nodes. The crate `setpoint-sim` runs this server on virtual time, with
+//! faults.
 
 // Operators of times panic when they overflow; clippy.toml says which types are meant.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]

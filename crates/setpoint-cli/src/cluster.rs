@@ -96,7 +96,10 @@ impl ClusterCommand {
     async fn follow(self, env: &Env, controllers: Controllers) -> anyhow::Result<()> {
         let mut signals = Signals::new().context("cannot listen to signals")?;
         let (client, root_ca) = self.connect().await?;
-        let version = client.apiserver_version().await.context("the server does not answer")?;
+        let version = client
+            .apiserver_version()
+            .await
+            .context("cannot reach the API server (check --kubeconfig and --context)")?;
         let text = format!(
             "running against Kubernetes {}: {controllers}; nodes: {}\n",
             version.git_version, self.parts.nodes
@@ -115,7 +118,7 @@ impl ClusterCommand {
         let mut ended = std::pin::pin!(cluster.ended());
         tokio::select! {
             _ = signals.next() => shutdown.cancel(),
-            ended = &mut ended => return ended.context("the cluster ended by itself"),
+            ended = &mut ended => return ended.context("the controllers stopped unexpectedly"),
         }
         tokio::select! {
             ended = ended => Ok(ended?),

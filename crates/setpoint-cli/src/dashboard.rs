@@ -15,9 +15,9 @@ pub(crate) fn parse(text: &str) -> anyhow::Result<SocketAddr> {
     } else {
         text.replace("localhost:", "127.0.0.1:")
     };
-    whole
-        .parse()
-        .with_context(|| format!("bad address {text:?}: the page takes IP:PORT or :PORT, such as {ADDRESS}"))
+    whole.parse().with_context(|| {
+        format!("bad address {text:?}: the dashboard takes IP:PORT or :PORT, such as {ADDRESS}")
+    })
 }
 
 /// Says what to do when the page cannot be served.

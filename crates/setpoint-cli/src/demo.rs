@@ -57,9 +57,9 @@ pub(crate) struct Demo {
     #[arg(long)]
     step: bool,
 
-    /// Serve a page that shows the demo live, instead of printing it
+    /// Serve a dashboard that shows the demo live, instead of printing it
     ///
-    /// The page shows each stage of the control loop, the life of each key, and objects with their field managers. On it you can
+    /// It shows each stage of the control loop, the history of each key, and objects with their field managers. On it you can
     /// pause, step, speed up time, break watches, lose responses and crash the controller. IP:PORT or :PORT; port 0 picks a
     /// free port.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = dashboard::ADDRESS, conflicts_with_all = ["keep", "step"])]
@@ -108,7 +108,7 @@ impl Demo {
         let mut steps = Steps::new(you, observer, notices, screen, env.clone());
         let outcome = tokio::select! {
             outcome = steps.run() => outcome,
-            _ = signals.next() => bail!("stopped before the end"),
+            _ = signals.next() => bail!("interrupted before the demo had ended"),
         };
         steps.summary(&requests, env.instant().saturating_duration_since(started));
         outcome?;

@@ -120,8 +120,8 @@ async fn token(admin: Config, account: &str) -> anyhow::Result<String> {
     let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
     let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
     let answer = answer.map_err(|error| match error {
-        kube::Error::Api(status) => anyhow!("the server says: {}", status.message),
-        other => anyhow!(other).context("cannot ask the server for a token"),
+        kube::Error::Api(status) => anyhow!("the server issued no token: {}", status.message),
+        other => anyhow!(other).context("cannot request a token from the server"),
     })?;
-    answer.status.and_then(|status| status.token).context("the server has answered without a token")
+    answer.status.and_then(|status| status.token).context("the server's response has no token")
 }

@@ -88,7 +88,14 @@ pub(crate) struct New {
 impl New {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let name = self.path.file_name().and_then(|name| name.to_str());
-        let name = name.with_context(|| format!("{}: not a valid name", self.path.display()))?.to_owned();
+        let name = name
+            .with_context(|| {
+                format!(
+                    "{}: not a valid name; end the path with the name of the project",
+                    self.path.display()
+                )
+            })?
+            .to_owned();
         let checkout = self.checkout()?;
         let project = self.project(&name, checkout.as_deref())?;
         let mut files = project.render()?;
@@ -118,9 +125,9 @@ impl New {
     fn checkout(&self) -> anyhow::Result<Option<PathBuf>> {
         if let Some(folder) = &self.checkout {
             let checkout = checkout_of(&std::path::absolute(folder)?);
-            return Ok(Some(
-                checkout.with_context(|| format!("{}: not a checkout of Setpoint", folder.display()))?,
-            ));
+            return Ok(Some(checkout.with_context(|| {
+                format!("{}: not a checkout of Setpoint; --checkout takes its top folder", folder.display())
+            })?));
         }
         // Built with a target folder elsewhere, the program is outside of its checkout.
         let program = std::env::current_exe().ok().and_then(|path| checkout_of(&path));
@@ -159,7 +166,7 @@ impl New {
         }
         let folder = std::path::absolute(&self.path)?;
         if folder.is_file() {
-            bail!("{}: exists, and is a file", self.path.display());
+            bail!("{}: exists and is a file; choose another name", self.path.display());
         }
         if folder.ancestors().skip(1).any(|above| above.join("Cargo.toml").exists()) {
             project = project.nested();

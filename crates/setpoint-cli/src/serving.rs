@@ -71,10 +71,10 @@ impl Serving {
         let outcome = tokio::select! {
             _ = signals.next() => Ok(()),
             ended = &mut self.task => match ended.context("the server failed") {
-                Ok(()) => bail!("the server ended by itself"),
+                Ok(()) => bail!("the server stopped unexpectedly"),
                 Err(error) => return Err(error),
             },
-            ended = &mut cluster => return ended.context("the controllers ended by themselves"),
+            ended = &mut cluster => return ended.context("the controllers stopped unexpectedly"),
             // Nothing that is under way can end well, so nothing is waited for.
             why = self.server.failed() => Err(StoreFailed(why)),
         };

@@ -44,7 +44,7 @@ struct Backup {
     #[arg(long, value_name = "DIR", default_value = "./.setpoint", alias = "data-dir")]
     data: PathBuf,
 
-    /// Ask the server of this kubeconfig instead; its user must be in the group system:masters
+    /// Get the backup from the server of this kubeconfig instead; its user must be in the group system:masters
     #[arg(long, value_name = "PATH", conflicts_with = "data")]
     kubeconfig: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ struct Backup {
 /// get 410, so that clients list again and drop what is no longer there.
 #[derive(Args)]
 struct Restore {
-    /// What `setpoint store backup` has written
+    /// A file that `setpoint store backup` has written
     file: PathBuf,
 
     /// The data folder for `setpoint up`
@@ -70,7 +70,7 @@ struct Restore {
 /// Check a backup, and print what is in it
 #[derive(Args)]
 struct Verify {
-    /// What `setpoint store backup` has written
+    /// A file that `setpoint store backup` has written
     file: PathBuf,
 }
 
@@ -220,7 +220,7 @@ impl Backup {
                 // A server runs on it, and has a kubeconfig there.
                 Err(OpenError::Locked { .. }) => {
                     ask(&self.data.join("kubeconfig"), &mut file, &mut progress).context(
-                        "a server has the folder; if its kubeconfig is elsewhere, use --kubeconfig PATH",
+                        "a server uses this folder; if its kubeconfig is elsewhere, use --kubeconfig PATH",
                     )?;
                 }
                 Err(error) => return Err(anyhow!("{:#}; or use --data DIR", anyhow::Error::new(error))),
@@ -262,11 +262,13 @@ fn ask(kubeconfig: &Path, file: &mut BackupFile, progress: &mut Progress) -> any
         if !code.is_success() {
             let text = body.collect().await?.to_bytes();
             let status: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-            let why = status["message"].as_str().unwrap_or("it knows no backups; is it setpoint up?");
-            bail!("the server at {server} refuses ({code}): {why}");
+            let why =
+                status["message"].as_str().unwrap_or("it has no backups; use the kubeconfig of setpoint up");
+            bail!("the server at {server} refused the backup ({code}): {why}");
         }
         while let Some(frame) = body.frame().await {
-            let frame = frame.with_context(|| format!("the server at {server} went away; try again"))?;
+            let frame =
+                frame.with_context(|| format!("the server at {server} closed the connection; try again"))?;
             if let Ok(piece) = frame.into_data() {
                 file.write_all(&piece).context("cannot write the backup")?;
                 progress.add(piece.len());

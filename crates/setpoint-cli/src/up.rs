@@ -75,7 +75,7 @@ pub(crate) struct Up {
     #[command(flatten)]
     parts: Parts,
 
-    /// Serve a page that shows controllers and objects live
+    /// Serve a dashboard that shows controllers and objects live
     ///
     /// IP:PORT or :PORT. On an address that other machines can reach, it is served with the server's certificate, and needs the
     /// token of a user who may get the non-resource URL /dashboard.

@@ -219,7 +219,7 @@ fn an_audit_log_becomes_a_role_and_a_difference() -> anyhow::Result<()> {
     assert!(compared.contains("# declared, not used: watch foos.example.com"), "{compared}");
     assert!(!compared.contains("list foos"), "{compared}");
     let (_, error) = fails(rbac(&["--declared", "rbac.yaml", "--check"]))?;
-    assert!(error.contains("rbac.yaml and the log differ"), "{error}");
+    assert!(error.contains("rbac.yaml differs from the audit log"), "{error}");
 
     let (_, error) =
         fails(setpoint(folder.path(), &["gen", "rbac", "--from-audit", "audit.log", "--user", "nobody"]))?;

@@ -359,7 +359,7 @@ async fn what_is_wrong_is_said_with_the_next_step() {
     let (exit, _, errors) = proxy.end().await;
     assert_eq!(exit, Some(1));
     assert!(
-        errors.contains("never took place") && errors.contains("on 3rd create pods: lose answer"),
+        errors.contains("never injected") && errors.contains("on 3rd create pods: lose answer"),
         "{errors}"
     );
 }

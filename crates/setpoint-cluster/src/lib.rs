@@ -1,16 +1,18 @@
 //! The built-in controllers of Kubernetes, a scheduler and simulated nodes: Deployments roll out and pods become ready, without a
 //! kubelet or a container.
 //!
-//! [`Cluster`] runs them on one set of caches, against any API server or against one in the same process. Every controller is
-//! written with `setpoint`'s public API, in a file of its own. [`Controllers`] chooses some of them, [`NodeConfig`] sets what nodes have.
+//! [`Cluster`] runs them on one set of informer caches, against any API server or with one in the same process. Every controller
+//! is written with `setpoint`'s public API, in a file of its own. [`Controllers`] selects controllers, and [`NodeConfig`] sets
+//! the capacity and the timing of nodes.
+//!
 //! ```
 //! # let rt = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
 //! # rt.block_on(async {
 //! use setpoint_cluster::Cluster;
 //!
-//! // On paused time, so that hours of the cluster are milliseconds of the test.
+//! // With tokio's paused time, hours pass in milliseconds.
 //! let cluster = Cluster::in_process().await?;
-//! let client = cluster.client();
+//! let client = cluster.client(); // a kube::Client
 //! # drop(client);
 //! cluster.stop().await?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

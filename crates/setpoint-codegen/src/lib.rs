@@ -1,17 +1,17 @@
 //! Code generation: Rust types from CRDs, CRDs from Rust types, clients, RBAC roles, and new projects.
 //!
-//! It is the library behind `setpoint new` and `setpoint gen`. A project calls [`Manifests`] in a cargo example, `manifests`, because
-//! only the project knows its types.
+//! This is the library behind `setpoint new` and `setpoint gen`. Only a project can compile its own types, so it calls
+//! [`Manifests`] in a cargo example, `manifests`, which `setpoint gen crd` and `setpoint gen rbac` run.
 //!
 //! | from | to | with |
 //! | --- | --- | --- |
 //! | CRD YAML | Rust types | [`Types`] |
 //! | Rust types | CRD YAML | [`Manifests`], [`crd`] |
 //! | CRDs or kinds | clientset, listers, informers | [`Clientset`] |
-//! | a controller's builder, an audit log | roles | [`Manifests`], [`Rules`] |
+//! | a controller's builder, an audit log | RBAC roles | [`Manifests`], [`Rules`] |
 //! | a name | a project | [`Project`] |
 //!
-//! This is the file `examples/manifests.rs` of a project:
+//! The file `examples/manifests.rs` of a project:
 //!
 //! ```no_run
 //! # mod foo {

@@ -1,8 +1,8 @@
-//! A page that shows the control loop of a manager, live: what each stage does, the life of each key, objects and their field
-//! managers, and findings such as controllers that trigger themselves.
+//! A dashboard that shows the control loop of a manager, live in a browser: what each stage does, the history of each key,
+//! objects and their field managers, and findings such as controllers that trigger themselves.
 //!
-//! It subscribes to the stream of facts of a [`Manager`](setpoint::Manager) and serves one page to a browser. It writes nothing to the
-//! cluster.
+//! It subscribes to the [facts](setpoint::facts) of a [`Manager`](setpoint::Manager). It writes nothing to the cluster.
+//!
 //! ```no_run
 //! # use k8s_openapi::api::core::v1::ConfigMap;
 //! # use setpoint::{Action, ClientConfig, Context, Controller, ObjectKey, ReconcileError};
@@ -22,9 +22,9 @@
 //! # }
 //! ```
 //!
-//! On an address that other machines can reach, it needs a certificate ([`DashboardConfig::certificates`]), and every request needs a
-//! bearer token. The API server authenticates the token (TokenReview), and authorizes its user to `get` the non-resource URL
-//! `/dashboard` (SubjectAccessReview).
+//! On an address that other machines can reach, it requires a certificate ([`DashboardConfig::certificates`]), and every request
+//! requires a bearer token. The API server authenticates the token (TokenReview), and authorizes its user to `get` the
+//! non-resource URL `/dashboard` (SubjectAccessReview).
 
 // Operators of times panic when they overflow; clippy.toml says which types are meant.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]

@@ -1,8 +1,9 @@
-//! The clock, randomness and tasks of a program, in one place that a test can replace.
+//! The clock, randomness and tasks of a program, behind one type that a test can replace.
 //!
-//! Outside of tests, no code of Setpoint asks the system for the time or for random bytes, or spawns a task by itself: it asks an
-//! [`Env`]. [`Env::system`] is the real one. With [`Env::seeded`], wall-clock time follows tokio's clock, which can be paused, and
-//! randomness follows the seed, so that a run can be repeated exactly.
+//! Outside of tests, Setpoint reads the time, gets random bytes and spawns tasks only through an [`Env`]. [`Env::system`] uses
+//! the operating system. [`Env::seeded`] is for tests: its wall-clock time follows tokio's clock, which can be paused, and its
+//! random numbers follow the seed. So a run can be repeated exactly.
+//!
 //! ```
 //! # let rt = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
 //! # rt.block_on(async {

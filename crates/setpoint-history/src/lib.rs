@@ -1,9 +1,13 @@
-//! A consistency checker for API servers: it records what clients observe, and checks that a correct server could have answered like this.
+//! A consistency checker for API servers: it records what clients observe, and checks that a correct server could have responded
+//! like this.
 //!
-//! - [`Load`]: clients and watchers that follow a seed, against any server that a [`kube::Client`] reaches.
-//! - [`History`]: every [`Operation`] with its start, end and outcome, and every [`Watch`].
-//! - [`check`]: compares a history with the guarantees of the API, and explains each [`Violation`] by the few operations
-//!   that contradict each other.
+//! - [`Load`] runs clients and watchers that follow a seed, against any server that a [`kube::Client`] reaches.
+//! - [`History`] is the recording: every [`Operation`] with its start, end and outcome, and every [`Watch`].
+//! - [`check`] compares a history with the guarantees of the API. It explains each [`Violation`] by the few operations that
+//!   contradict each other.
+//!
+//! In this history a create is acknowledged at time 20, and a read that starts at time 30 does not find the object:
+//!
 //! ```
 //! use setpoint_history::{Call, Fields, Fresh, History, Item, Key, Mark, Operation, Outcome, Promise, State, check};
 //!

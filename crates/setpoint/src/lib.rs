@@ -1,27 +1,13 @@
 //! A runtime for Kubernetes controllers: informers, listers, a work queue, controllers and a manager, on top of the [`kube`]
-//! client.
+//! client. It is for Rust what client-go and controller-runtime are for Go.
 //!
-//! A change on the server takes one path, with a module for each stage, and the writes of a reconcile close the loop:
+//! Most programs use four types. A [`Controller`] calls your [`Reconciler`], usually an async function, with the keys of objects
+//! to reconcile. A [`Context`] gives it listers and a client. A [`Manager`] runs controllers with
+//! [leader election](leader_election), health checks, [metrics] and [webhooks](webhook).
 //!
-//! | stage | type | what it does |
-//! | --- | --- | --- |
-//! | | [`ClientConfig`] | finds the server |
-//! | | [`Watch`] | says what to list and watch, and which changes matter |
-//! | 1 | (the reflector, inside [`SharedInformer`]; [`ReflectorConfig`]) | lists and watches, and recovers from every failure |
-//! | 2 | [`DeltaFifo`] | deltas by key, drained in batches |
-//! | 3 | [`Indexer`] | the cache: a map with named indices, at one resourceVersion |
-//! | 4 | [`SharedInformer`] | applies batches to the cache, then delivers them to every handler |
-//! | 5 | [`WorkQueue`] | keys to reconcile: deduplicated, in order, delayed, requeued with backoff, held until writes are cached |
-//! | 6 | [`Controller`] | workers take keys and call the [`Reconciler`], which reads caches and writes to the server |
+//! # A first controller
 //!
-//! Also: the [`Fifo`], a queue of objects without deltas; the [`SharedInformerFactory`], which shares informers in a process;
-//! the [`Lister`], which reads a cache; the [`Manager`], which runs controllers with [leader election](leader_election), health
-//! checks, [metrics] and [webhooks](webhook); and [`facts`], which report what the loop does. You can use each stage alone:
-//! only the queue, only informers, or all of it.
-//!
-//! # The first controller
-//!
-//! It keeps a ConfigMap `greeting` in every namespace. If somebody deletes the ConfigMap, it is created again:
+//! It maintains a ConfigMap `greeting` in every namespace. If somebody deletes the ConfigMap, it is created again:
 //!
 //! ```no_run
 //! use setpoint::k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -51,21 +37,43 @@
 //! # }
 //! ```
 //!
-//! # What a reconcile uses
+//! In `of` and `owns`, `..` means all objects of the kind; a [`Watch`] selects some. The changes of a ConfigMap enqueue the key
+//! of the namespace that owns it.
 //!
-//! | to | there is |
+//! In a controller:
+//!
+//! | to | use |
 //! | --- | --- |
-//! | read | [`Context::lister`]; an index of a watch ([`Watch::index`]) to find objects by what is in them |
-//! | create and update what it owns | [`owner::set_controller`] and [`ensure`], or [`apply`] for server-side apply |
+//! | read objects from the cache | [`Context::lister`]; an index of a watch ([`Watch::index`]) finds objects by their fields |
+//! | create and update objects that it owns | [`owner::set_controller`] and [`ensure`], or [`apply`] for server-side apply |
 //! | write a status | [`conditions`] and [`patch_status`] |
-//! | clean up what is outside of the cluster | [`finalize`] |
-//! | tell people | [`Context::recorder`] and [`Event`] |
-//! | come again | [`Action::requeue_after`]; an error is retried, unless it is [terminal](ReconcileError::terminal) |
-//! | be called when an object changes that it only names | [`Controller::refers_to`], [`Controller::watches`] |
-//! | be allowed to | [`Controller::writes`] and its like, from which `setpoint gen rbac` makes the role |
-//! | be tested | [`Context::for_test`] |
+//! | clean up resources outside of the cluster | [`finalize`] |
+//! | record Events | [`Context::recorder`] and [`Event`] |
+//! | requeue a key | [`Action::requeue_after`]; a key whose reconcile fails is requeued, unless the error is [terminal](ReconcileError::terminal) |
+//! | reconcile when an object changes that it refers to, but does not own | [`Controller::refers_to`], [`Controller::watches`] |
+//! | declare RBAC permissions | [`Controller::writes`] and the like, from which `setpoint gen rbac` generates the role |
+//! | unit-test a reconcile | [`Context::for_test`] |
 //!
-//! The rest of this page shows informers and listers on their own.
+//! # The stages
+//!
+//! A change on the server takes one path through these stages. The writes of a reconcile are changes again, which closes the loop.
+//! Each stage can be used alone: only the queue, or only informers.
+//!
+//! | stage | type | what it does |
+//! | --- | --- | --- |
+//! | | [`ClientConfig`] | finds the server |
+//! | | [`Watch`] | says what to list and watch, and which changes matter |
+//! | 1 | the reflector, inside [`SharedInformer`]; [`ReflectorConfig`] | lists and watches, and recovers from every failure |
+//! | 2 | [`DeltaFifo`] | queues deltas by key, and is drained in batches |
+//! | 3 | [`Indexer`] | the cache: a map with named indices, at one resourceVersion; a [`Lister`] reads it |
+//! | 4 | [`SharedInformer`] | applies batches to the cache, then delivers them to every handler |
+//! | 5 | [`WorkQueue`] | queues keys: deduplicated, in order, delayed, requeued with backoff, held until the caches observe writes |
+//! | 6 | [`Controller`] | workers take keys and call the [`Reconciler`], which reads caches and writes to the server |
+//!
+//! [`facts`] report what each stage does. A [`SharedInformerFactory`] shares informers in a process. A [`Fifo`] is a queue of
+//! objects without deltas.
+//!
+//! The rest of this page shows informers and listers without a controller.
 //!
 //! # Watch one kind
 //!
@@ -76,7 +84,7 @@
 //! use setpoint::kube::{Api, ResourceExt};
 //! use setpoint::{HandlerFns, Held, Scope, SharedInformer};
 //!
-//! // In a program: `let client = setpoint::ClientConfig::new().connect().await?;`
+//! // A server in this process. In a program: `let client = setpoint::ClientConfig::new().connect().await?;`
 //! let client = setpoint_apiserver::ApiServer::builder().build().client();
 //!
 //! let informer = SharedInformer::<ConfigMap>::builder(client.clone()).namespace("default").build();
@@ -142,7 +150,7 @@
 //! namespaces.start();
 //! namespaces.wait_for_sync().await;
 //!
-//! // The handler gets every cached object as an add, and then every change.
+//! // Every cached object is delivered to the new handler as an add, and then every change.
 //! let delivered = Arc::new(AtomicUsize::new(0));
 //! let count = delivered.clone();
 //! let registration = namespaces.add_handler(HandlerFns::new().on_add(move |_: &Held<Namespace>, is_initial| {
@@ -158,7 +166,7 @@
 //!
 //! # Metadata only
 //!
-//! The server sends only metadata, and the cache keeps nothing else:
+//! The server sends only the metadata of objects (PartialObjectMetadata), and the cache keeps only that:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -179,7 +187,7 @@
 //!
 //! # Kinds that are known only at run time
 //!
-//! An informer for a resource that is looked up by discovery. For controllers there are [`Watch::dynamic`], and [`Watches`], which
+//! An informer for a resource that discovery finds. For controllers, [`Watch::dynamic`] watches such a resource, and [`Watches`]
 //! adds and removes watches while a controller runs.
 //!
 //! ```
@@ -203,10 +211,10 @@
 //!
 //! # Cached objects and writing
 //!
-//! A cache drops `managedFields` by default. Objects without them are safe to write back: the server keeps its managedFields
-//! if an update has none, and server-side apply refuses any. A cache that drops more has another type:
-//! [`InformerBuilder::trim`] caches [`Trimmed<K>`], [`InformerBuilder::transform`] a type of your own; neither can be passed to
-//! an `Api` by mistake.
+//! A cache drops `managedFields` by default. Objects without them are safe to write back: if an update has no managedFields, the
+//! server keeps its own, and server-side apply requires that there are none. A cache that drops more has another type, so that
+//! its objects cannot be passed to an `Api` by mistake: [`InformerBuilder::trim`] caches [`Trimmed<K>`], and
+//! [`InformerBuilder::transform`] a type of yours.
 
 // Operators of times panic when they overflow; clippy.toml says which types are meant.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]

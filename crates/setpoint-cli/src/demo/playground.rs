@@ -111,7 +111,7 @@ impl Playground {
 
     /// Not one more line of it runs; after a while another one starts, whether or not somebody waits for it.
     fn crash(self: &Arc<Self>) -> anyhow::Result<String> {
-        let Some(running) = self.controller.lock().take() else { bail!("it is away already") };
+        let Some(running) = self.controller.lock().take() else { bail!("the controller is stopped already") };
         running.process.kill();
         drop(running);
         *self.crashes.lock() += 1;

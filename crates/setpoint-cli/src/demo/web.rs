@@ -96,13 +96,13 @@ pub(crate) async fn run(env: &Env, address: &str) -> anyhow::Result<()> {
     tokio::pin!(serving);
     tokio::select! {
         ended = &mut serving => {
-            ended.context("the page panicked")??;
-            bail!("the page ended by itself");
+            ended.context("the dashboard panicked")??;
+            bail!("the dashboard stopped unexpectedly");
         }
         _ = signals.next() => {}
     }
     shutdown.cancel();
-    serving.await.context("the page panicked")??;
+    serving.await.context("the dashboard panicked")??;
     // Whoever stops waits for time to pass.
     world.set_rate(1.0);
     world.run(async move { cluster.stop().await }).await?.context("the cluster did not stop cleanly")

@@ -80,7 +80,7 @@ impl World {
             });
         };
         thread.spawn(live).context("cannot start a thread")?;
-        let world: io::Result<World> = begun.await.context("a world ended before it began")?;
+        let world: io::Result<World> = begun.await.context("the cluster of the demo did not start")?;
         world.context("cannot start a runtime")
     }
 
@@ -95,7 +95,7 @@ impl World {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.env.spawn(future).await.context("it did not come to its end")
+        self.env.spawn(future).await.context("a task of the demo did not finish")
     }
 
     /// How fast its time goes.

@@ -9,7 +9,7 @@ use super::recipe::Recipe;
 
 /// Generate CRDs from Rust types
 ///
-/// Only the project itself knows its types, so this runs its example `manifests`:
+/// Only the project can compile its types, so this runs its cargo example `manifests`:
 ///
 ///     fn main() -> std::process::ExitCode {
 ///         setpoint_codegen::Manifests::new("NAME").crd::<Foo>().main()

@@ -62,7 +62,7 @@ pub(crate) fn from_path(path: &Path) -> anyhow::Result<Vec<Definition>> {
     files.retain(|file| file.file_stem().is_none_or(|name| name != "kustomization"));
     files.sort();
     if files.is_empty() {
-        bail!("{}: contains no YAML or JSON file", path.display());
+        bail!("{}: contains no YAML or JSON file; --crd takes CRDs", path.display());
     }
     let mut definitions = Vec::new();
     for file in files {
@@ -86,7 +86,7 @@ fn from_cluster(names: &[String]) -> anyhow::Result<Vec<Definition>> {
         anyhow::Ok(crds)
     })?;
     if crds.is_empty() {
-        bail!("the cluster has no CRDs");
+        bail!("the cluster has no CRDs; apply them first, or use --crd FILE");
     }
     let read = |crd: &CustomResourceDefinition| {
         let name = crd.metadata.name.clone().unwrap_or_default();

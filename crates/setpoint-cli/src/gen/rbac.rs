@@ -9,7 +9,7 @@ use setpoint_codegen::Rules;
 use super::output::{How, tell};
 use super::recipe::Recipe;
 
-/// Generate the least RBAC roles that a controller needs
+/// Generate the minimal RBAC roles of a controller
 ///
 /// From the controller's builder: this runs the project's example `manifests`, which ends with
 ///
@@ -55,7 +55,10 @@ impl Rbac {
         let read = |path: &PathBuf| std::fs::read_to_string(path).with_context(|| path.display().to_string());
         let used = Rules::from_audit(&log.display().to_string(), &read(log)?, self.user.as_deref())?;
         if used.is_empty() {
-            bail!("{}: no request found; check --user", log.display());
+            bail!(
+                "{}: no requests found; it must be an audit log in JSON lines, with requests of --user",
+                log.display()
+            );
         }
         tell(&used.cluster_role(&self.name)?);
         let path = self.declared.clone().unwrap_or_else(|| self.out.join("rbac.yaml"));
@@ -67,7 +70,11 @@ impl Rbac {
         missing.iter().for_each(|line| tell(&format!("# used, not declared: {line}\n")));
         unused.iter().for_each(|line| tell(&format!("# declared, not used: {line}\n")));
         if self.how.check && !(missing.is_empty() && unused.is_empty()) {
-            bail!("{} and the log differ", path.display());
+            bail!(
+                "{} differs from the audit log, as listed above; declare what is used, and run \
+                 setpoint gen rbac",
+                path.display()
+            );
         }
         Ok(())
     }

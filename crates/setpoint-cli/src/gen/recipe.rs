@@ -14,7 +14,7 @@ const CARGO_FAILED: i32 = 101;
 /// Which project, and which of its examples.
 #[derive(Args)]
 pub(super) struct Recipe {
-    /// The package that has the example, in a workspace of several
+    /// The package of the example, in a workspace
     #[arg(long, short, value_name = "NAME")]
     package: Option<String>,
 

@@ -121,7 +121,7 @@ impl clap::Args for Flags {
             if name == "audit-policy-file" {
                 argument = argument.requires("audit-log-path");
             }
-            command = command.arg(argument.help_heading("As of kube-apiserver"));
+            command = command.arg(argument.help_heading("Flags of kube-apiserver"));
         }
         command
     }

@@ -44,80 +44,79 @@ pub(super) const KNOWN: &[Known] = &[
     known("admission-control", "The admission plugins to run, and no others"),
     known("advertise-address", "The address of this server in the endpoints of the service kubernetes")
         .up(Up::Same),
-    known("allow-privileged", "Privileged containers are allowed in any case"),
-    known("anonymous-auth", "Whether requests without credentials are those of system:anonymous")
+    known("allow-privileged", "Has no effect: privileged containers are always allowed"),
+    known("anonymous-auth", "Accept requests without credentials, as system:anonymous")
         .default("true")
         .up(Up::Default("false")),
-    known("api-audiences", "Whom tokens of service accounts have to be for")
+    known("api-audiences", "The accepted audiences of service account tokens")
         .default("the issuers")
         .up(Up::Same),
-    known(
-        "audit-log-path",
-        "Write down who does what: JSON lines of audit.k8s.io/v1 Events, rotated at 100 MiB",
-    )
-    .up(Up::Alias("audit-log")),
-    known("audit-policy-file", "How much of which request to write: an audit.k8s.io/v1 Policy")
-        .default("the metadata of all")
+    known("audit-log-path", "The audit log: audit.k8s.io/v1 Events as JSON lines, rotated at 100 MiB")
+        .up(Up::Alias("audit-log")),
+    known("audit-policy-file", "The audit policy: an audit.k8s.io/v1 Policy")
+        .default("the metadata of all requests")
         .up(Up::Alias("audit-policy")),
     known("authorization-mode", "RBAC, AlwaysAllow or AlwaysDeny, or several")
         .default("AlwaysAllow")
         .up(Up::Default("RBAC")),
-    known("bind-address", "Where to listen").default("0.0.0.0"),
-    known("cert-dir", "The folder of apiserver.crt and apiserver.key, which are made if they are not there"),
-    known("client-ca-file", "The authorities of client certificates; `setpoint up` trusts its own besides")
+    known("bind-address", "The address to listen on").default("0.0.0.0"),
+    known(
+        "cert-dir",
+        "The folder of apiserver.crt and apiserver.key, which are created if they do not exist",
+    ),
+    known("client-ca-file", "The authorities of client certificates; `setpoint up` also trusts its own")
         .up(Up::Same),
-    known("disable-admission-plugins", "Admission plugins to run without").up(Up::Same),
-    known("enable-admission-plugins", "Admission plugins to run besides those of Kubernetes' default set")
+    known("disable-admission-plugins", "Admission plugins to disable").up(Up::Same),
+    known("enable-admission-plugins", "Admission plugins to enable in addition to Kubernetes' default set")
         .up(Up::Same),
     known("etcd-cafile", "The authority of a real etcd's certificates"),
-    known("etcd-certfile", "The certificate to show to a real etcd"),
-    known("etcd-compaction-interval", "How old history gets at least; 0: as old as there is room for")
+    known("etcd-certfile", "The client certificate for a real etcd"),
+    known("etcd-compaction-interval", "How long history is kept at least; 0: as long as there is room")
         .default("5m0s")
         .up(Up::Same),
     known("etcd-keyfile", "The key of --etcd-certfile"),
-    known("etcd-prefix", "What all keys in a real etcd begin with").default("/registry"),
-    known("etcd-servers", "The etcd of this program, which says where the objects are, or a real one"),
-    known("external-hostname", "A name for the certificate, if one is made"),
-    known("feature-gates", "The names are checked; the gates change nothing"),
+    known("etcd-prefix", "The prefix of all keys in a real etcd").default("/registry"),
+    known("etcd-servers", "The URL of etcd: of this program under the name etcd, or of a real etcd"),
+    known("external-hostname", "A name for the certificate, if one is created"),
+    known("feature-gates", "The names are checked; the gates have no effect"),
     known(
         "proxy-client-cert-file",
-        "The client certificate to show to the servers of APIServices; `setpoint up` has one of its own",
+        "The client certificate for the servers of APIServices; `setpoint up` has its own",
     )
     .up(Up::Same),
     known("proxy-client-key-file", "The key of --proxy-client-cert-file").up(Up::Same),
     known("requestheader-allowed-names", "The common names that certificates of front proxies may have")
         .default("any")
         .up(Up::Same),
-    known(
-        "requestheader-client-ca-file",
-        "The authorities of front proxies, which say in headers who a user is",
-    )
-    .up(Up::Same),
+    known("requestheader-client-ca-file", "The authorities of front proxies, which name the user in headers")
+        .up(Up::Same),
     known(
         "requestheader-extra-headers-prefix",
-        "How headers begin that say more about the user, as X-Remote-Extra-",
+        "The prefixes of headers with extra data of the user, such as X-Remote-Extra-",
     )
     .up(Up::Same),
-    known("requestheader-group-headers", "The headers with the user's groups, as X-Remote-Group")
+    known("requestheader-group-headers", "The headers with the user's groups, such as X-Remote-Group")
         .up(Up::Same),
-    known("requestheader-uid-headers", "The headers with the user's uid, as X-Remote-Uid").up(Up::Same),
-    known("requestheader-username-headers", "The headers with the user's name, as X-Remote-User")
+    known("requestheader-uid-headers", "The headers with the user's uid, such as X-Remote-Uid").up(Up::Same),
+    known("requestheader-username-headers", "The headers with the user's name, such as X-Remote-User")
         .up(Up::Same),
-    known("runtime-config", "The names are checked; what is served stays the same"),
+    known("runtime-config", "The names are checked; the served APIs do not change"),
     known("secure-port", "The port to listen on").default("6443"),
-    known("service-account-issuer", "Who issues tokens of service accounts, and whose are taken")
-        .up(Up::Same),
-    known("service-account-key-file", "Keys or certificates that verify tokens of service accounts")
-        .up(Up::Same),
-    known("service-account-signing-key-file", "The key that signs tokens of service accounts").up(Up::Same),
+    known(
+        "service-account-issuer",
+        "The issuer of service account tokens; if repeated, the first one issues, and all are accepted",
+    )
+    .up(Up::Same),
+    known("service-account-key-file", "Keys or certificates that verify service account tokens").up(Up::Same),
+    known("service-account-signing-key-file", "The key that signs service account tokens").up(Up::Same),
     known(
         "service-cluster-ip-range",
-        "Where the addresses of services come from: one range, or one of each IP family",
+        "The range of cluster IPs of services: one range, or one of each IP family",
     )
     .default("10.0.0.0/24")
     .up(Up::Default("10.96.0.0/12")),
     known("storage-initialization-timeout", "How long to wait for the etcd").default("1m0s"),
-    known("tls-cert-file", "The certificate to show, with those of the authorities in between"),
+    known("tls-cert-file", "The server's certificate, with those of intermediate authorities"),
     known("tls-private-key-file", "The key of --tls-cert-file"),
     known("token-auth-file", "Bearer tokens to accept: token,user,uid,\"group1,group2\"")
         .up(Up::Alias("token-file")),

@@ -32,7 +32,11 @@ fn read_one(file: &Path, kind: Option<&str>) -> anyhow::Result<(Definition, Stri
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
         (None, _) => {
-            bail!("{name}: has no kind {:?}, but: {}", kind.unwrap_or_default(), kinds.join(", "))
+            bail!(
+                "{name}: has no kind {:?}; choose one with --kind: {}",
+                kind.unwrap_or_default(),
+                kinds.join(", ")
+            )
         }
         (Some(_), false) => bail!("{name}: has several kinds; choose one with --kind: {}", kinds.join(", ")),
     }
@@ -52,7 +56,7 @@ async fn accepts(definition: &Definition, text: &str, version: Option<&str>) -> 
     let crd: CustomResourceDefinition = yaml::read(text)?;
     let client: Client = ApiServer::builder().build().client();
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-    crds.create(&PostParams::default(), &crd).await.context("a server would refuse the CRD")?;
+    crds.create(&PostParams::default(), &crd).await.context("the CRD is not valid")?;
     let object: DynamicObject = serde_json::from_value(sample)?;
     let types = object.types.clone().unwrap_or_default();
     let (group, version) = types.api_version.split_once('/').unwrap_or_default();

@@ -77,7 +77,7 @@ impl Log {
                 seen.broken += 1;
                 format!("{request}: broken: {error}")
             }
-            What::Abandoned => format!("{request}: the controller went away"),
+            What::Abandoned => format!("{request}: the controller disconnected"),
             _ => return,
         };
         drop(seen);

@@ -32,20 +32,19 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// How long one try of a check may take.
 const CHECK_LIMIT: Duration = Duration::from_secs(60);
 
-/// Put faults between a controller and a server
+/// Inject faults between a controller and an API server
 ///
 /// The proxy listens on this machine over TLS, writes a kubeconfig for the controller, and passes every request on to the
-/// server of --kubeconfig with that user's credentials. On the way it loses answers, refuses requests, cuts and holds
-/// watches, and kills the controller at exact points, as the script says or a seed chooses.
+/// server of --kubeconfig with that user's credentials. It loses responses, refuses requests, cuts and holds watches, and
+/// kills the controller at exact points, as a script says or a seed chooses.
 ///
 /// Give the command of the controller after `--`: it is started with KUBECONFIG set to the proxy's kubeconfig, and each
 /// `{kubeconfig}` among its arguments is replaced with that path. When a fault kills it, it is started again. Without a
 /// command, start the controller yourself.
 ///
-/// Everything ends after --for, when --check has succeeded, when the command ends by itself with success (then all faults end,
-/// and --check is tried), or with Ctrl-C.
-/// Then a summary is printed. The exit code is not 0 if a fault of the script never took place, if the check failed, or
-/// if the command ended by itself again and again.
+/// The run ends after --for, when --check has succeeded, when the command exits with success (then all faults end, and
+/// --check runs), or with Ctrl-C. Then a summary is printed. The exit code is non-zero if a fault of the script was never
+/// injected, if the check failed, or if the command kept exiting by itself.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP.as_str())]
 pub(crate) struct Proxy {
@@ -53,11 +52,11 @@ pub(crate) struct Proxy {
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 
-    /// Its context
+    /// The context to use [default: the current context of the kubeconfig]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
-    /// A file with faults, a line each; see below
+    /// A file with one fault per line; see below
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
 
@@ -65,44 +64,46 @@ pub(crate) struct Proxy {
     #[arg(long, value_name = "LINE")]
     fault: Vec<String>,
 
-    /// Let this number choose faults
+    /// Inject random faults, chosen by this seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// How likely each kind of fault is for each request that it can happen to, with --seed
+    /// With --seed: the probability of each kind of fault, for each request that it can affect
     #[arg(long, value_name = "0…1", default_value_t = 0.02, requires = "seed")]
     chance: f64,
 
-    /// Where to listen
+    /// The address to listen on
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     listen: String,
 
-    /// Where to write the kubeconfig for the controller [default: a temporary file]
+    /// The kubeconfig to write for the controller [default: a temporary file]
     #[arg(long, value_name = "PATH")]
     write_kubeconfig: Option<PathBuf>,
 
-    /// Where to write every request and fault [default: faults alone, to standard error]
+    /// The file to log every request and fault to [default: only faults, to standard error]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 
-    /// When all faults end, and what is held back is let go [default: never; 30s with --check]
+    /// When all faults end, and held watches continue [default: never; 30s with --check]
     #[arg(long, value_name = "TIME", value_parser = time)]
     heal_after: Option<Duration>,
 
-    /// For how long the proxy runs
+    /// How long the proxy runs [default: no limit]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     length: Option<Duration>,
 
-    /// A shell command that says, by its exit code, whether all is well; it is tried again and again once all faults have
-    /// ended, with KUBECONFIG set to a way around the faults, and with --context
+    /// A shell command that exits with 0 if the cluster is as expected
+    ///
+    /// It is repeated until it succeeds, once all faults have ended. Its KUBECONFIG connects to the server directly, with
+    /// the context of --context.
     #[arg(long, value_name = "COMMAND")]
     check: Option<String>,
 
-    /// How long --check may take to succeed
+    /// How long --check is repeated before the run fails
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s")]
     check_within: Duration,
 
-    /// How long the command is down after it was killed
+    /// How long to wait until a killed command is started again
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     down: Duration,
 
@@ -235,7 +236,10 @@ impl Proxy {
             config = config.context(context);
         }
         let client = setpoint::client::build(config.find().await?)?;
-        let version = client.apiserver_version().await.context("the server does not answer")?;
+        let version = client
+            .apiserver_version()
+            .await
+            .context("cannot reach the API server (check --kubeconfig and --context)")?;
         say(&format!("faults in front of Kubernetes {}\n", version.git_version));
         Ok(Upstream::new(client))
     }
@@ -393,29 +397,29 @@ impl Proxy {
         match outcome.checked {
             Some(Checked::Well) => text.push_str("the check succeeded\n"),
             Some(Checked::Late | Checked::CutOff) => text.push_str("the check failed\n"),
-            Some(Checked::NotRun) => text.push_str("the check has not come to its end\n"),
+            Some(Checked::NotRun) => text.push_str("the check was interrupted\n"),
             None => {}
         }
         say(&text);
         let check = self.check.as_deref().unwrap_or_default();
         match outcome.checked {
-            Some(Checked::Late) => bail!("the check did not succeed within {:?}: {check}", self.check_within),
+            Some(Checked::Late) => {
+                bail!("the check did not succeed within {:?} (--check-within): {check}", self.check_within)
+            }
             Some(Checked::CutOff) => {
-                bail!("the check did not succeed before --for was over; make that longer: {check}")
+                bail!("the check did not succeed before --for was over; make --for longer: {check}")
             }
             Some(Checked::Well | Checked::NotRun) | None => {}
         }
         if let Some(Ended::TooOften(status)) = &outcome.ended {
-            bail!(
-                "the command ended by itself again and again ({status}), at last within seconds; see what it says"
-            );
+            bail!("the command kept exiting by itself ({status}), at last within seconds; see its output");
         }
         if let Some(Ended::NotStarted(error)) = &outcome.ended {
             bail!("cannot start {:?}: {error}", self.command.first().map(String::as_str).unwrap_or_default());
         }
         if !unfired.is_empty() {
             bail!(
-                "faults that never took place, since no request was as they say (--log FILE has all requests):\n  {}",
+                "faults that were never injected, because no request matched (--log FILE logs all requests):\n  {}",
                 unfired.join("\n  ")
             );
         }

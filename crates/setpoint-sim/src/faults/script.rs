@@ -53,36 +53,36 @@ impl Script {
     pub const HELP: &str = "\
 on [2nd|every] VERB RESOURCE [NAMESPACE/NAME]: FAULT
 
-Without a number the first request is meant at which the fault can take place; `every` means each of them.
+Without a number the fault affects the first request that it can affect; with `every`, each of them.
   VERB      create, update, patch, delete, deletecollection, get, list, watch; write, read, any
   RESOURCE  as kubectl spells it: pods, deployments.apps, pods/status, pods/* (with its subresources), * (all)
-  NAME      default/web; default/* for a namespace; web for what has no namespace
+  NAME      default/web; default/* for a namespace; web for a cluster-scoped object
 
 FAULT for any request
-  refuse 409, 410, 429, 500 or 503   an error in the server's place; the server never sees the request
-  lose request, refuse connection    the server never sees the request
-  lose answer                        the server acts, and the connection breaks before the answer
-  bad gateway, never answer          the server acts; the answer is 502, or none
-  delay 2s, delay answer 2s          on the way there, or back
-  time out 5s                        the server acts; the connection breaks after that time
-  touch, delete, recreate            somebody else writes to the object first, deletes it, or makes it anew
-  create                             somebody else creates the same object first
-  restart server                     every connection breaks after the answer
+  refuse 409, 410, 429, 500 or 503   an error instead of the server's response; the server never gets the request
+  lose request, refuse connection    the server never gets the request
+  lose answer                        the server processes the request; then the connection breaks
+  bad gateway, never answer          the server processes the request; the response is 502, or none
+  delay 2s, delay answer 2s          the request or the response arrives later
+  time out 5s                        the server processes the request; the connection breaks after this time
+  touch, delete, recreate            another client updates the object first, deletes it, or recreates it
+  create                             another client creates the same object first
+  restart server                     every connection breaks after the response
 FAULT for a watch
   cut after 3 events                 the connection breaks
-  end after 3 events                 the watch ends in good order
+  end after 3 events                 the watch ends without an error
   expire after 3 events              410: the client has to list again
-  hold after 3 events                silence until all faults end: the view of this kind is stale
-  hold 5s after 3 events             silence for a while
-  hide after 3 events                silence until all faults end, then 410: what was in between is never seen
-  lag 2 events after 3 events        each event comes only when two later ones have
-  delay events 2s                    each event comes later
+  hold after 3 events                no events until all faults end: the cache of this kind is stale
+  hold 5s after 3 events             no events for this time
+  hide after 3 events                no events until all faults end, then 410: the events in between are never delivered
+  lag 2 events after 3 events        each event is delivered after two later ones exist
+  delay events 2s                    each event is delivered later
 FAULT for the program that the proxy runs
-  crash before                       kill -9; the server never sees the request
-  crash after commit                 kill -9 when the server has acted, before the answer
-  crash after answer                 kill -9 when the answer was sent, before the next request
-  pause 20s                          SIGSTOP after the answer, SIGCONT later
-  lose lease                         no request about a lease reaches the server any more";
+  crash before                       kill -9; the server never gets the request
+  crash after commit                 kill -9 after the server has processed the request, before the response
+  crash after answer                 kill -9 after the response, before the next request
+  pause 20s                          SIGSTOP after the response, SIGCONT later
+  lose lease                         requests for leases no longer reach the server";
 
     /// Reads a script.
     pub fn parse(text: &str) -> Result<Script, ScriptError> {

@@ -48,51 +48,51 @@ macro_rules! descriptions {
 
 descriptions! {
     RECONCILE_TOTAL Counter, "controller_runtime_reconcile_total" ["controller", "result"],
-        "Reconciles that have ended, by result.";
+        "Finished reconciles, by result.";
     RECONCILE_ERRORS Counter, "controller_runtime_reconcile_errors_total" ["controller"],
-        "Reconciles that have failed.";
+        "Failed reconciles.";
     TERMINAL_ERRORS Counter, "controller_runtime_terminal_reconcile_errors_total" ["controller"],
-        "Reconciles that have failed for good.";
+        "Reconciles that failed with a terminal error, which is not retried.";
     RECONCILE_PANICS Counter, "controller_runtime_reconcile_panics_total" ["controller"],
-        "Reconciles that have panicked.";
+        "Reconciles that panicked.";
     RECONCILE_TIMEOUTS Counter, "controller_runtime_reconcile_timeouts_total" ["controller"],
         "Reconciles that were cancelled at their time limit.";
     RECONCILE_TIME Histogram(RECONCILES), "controller_runtime_reconcile_time_seconds" ["controller"],
         "How long reconciles take.";
     ACTIVE_WORKERS Gauge, "controller_runtime_active_workers" ["controller"],
-        "Workers that reconcile now.";
+        "Workers that are reconciling a key.";
     MAX_WORKERS Gauge, "controller_runtime_max_concurrent_reconciles" ["controller"],
         "The number of workers.";
     CATCH_UP Histogram(RECONCILES), "setpoint_controller_catch_up_seconds" ["controller"],
-        "How long keys are held until the caches show what they wrote.";
+        "How long keys are held until the caches observe their writes.";
     CATCH_UP_LATE Counter, "setpoint_controller_catch_up_late_total" ["controller"],
-        "Keys that were reconciled again on a cache that did not show what they wrote.";
+        "Keys that were reconciled again before the caches had observed their writes.";
     SELF_TRIGGERED Counter, "setpoint_controller_self_triggered_total" ["controller"],
         "Reconciles that were caused only by the key's own writes, from the fifth in a row.";
     UNCHANGED_WRITES Counter, "setpoint_controller_unchanged_writes_total" ["controller"],
         "Writes that changed nothing.";
     REASONS Counter, "setpoint_controller_reasons_total" ["controller", "resource", "cause"],
-        "Reconciles by what they were for; one with several reasons counts for each.";
+        "Reconciles by reason; one with several reasons counts for each.";
     WEBHOOK_REQUESTS Counter, "controller_runtime_webhook_requests_total" ["webhook", "code"],
-        "Calls of webhooks by path and HTTP status code.";
+        "Webhook calls by path and HTTP status code.";
     WEBHOOK_LATENCY Histogram(WEBHOOKS), "controller_runtime_webhook_latency_seconds" ["webhook", "code"],
-        "How long calls of webhooks took.";
+        "How long webhook calls took.";
     WEBHOOK_IN_FLIGHT Gauge, "controller_runtime_webhook_requests_in_flight" ["webhook"],
-        "Calls of webhooks that are being answered.";
+        "Webhook calls in flight.";
     WEBHOOK_ANSWERS Counter, "controller_runtime_webhook_admission_responses_total" ["webhook", "allowed", "admission_code"],
-        "Admission reviews by whether they allow the request, and by the code that they give for it.";
+        "Admission responses by whether they allow the request, and by their status code.";
     WEBHOOK_PANICS Counter, "controller_runtime_webhook_panics_total" [],
-        "Calls of webhooks whose handler panicked.";
+        "Webhook calls whose handler panicked.";
     QUEUE_DEPTH Gauge, "workqueue_depth" ["name"],
-        "Keys that want to be processed.";
+        "Keys that are queued, or were added again while they are processed or held.";
     QUEUE_ADDS Counter, "workqueue_adds_total" ["name"],
         "Keys that were added.";
     QUEUE_RETRIES Counter, "workqueue_retries_total" ["name"],
         "Keys that were added after a failure.";
     QUEUE_DURATION Histogram(QUEUED), "workqueue_queue_duration_seconds" ["name"],
-        "How long keys were queued.";
+        "How long keys waited in the queue.";
     WORK_DURATION Histogram(QUEUED), "workqueue_work_duration_seconds" ["name"],
-        "How long keys were processed.";
+        "How long processing a key took.";
     UNFINISHED_WORK Gauge, "workqueue_unfinished_work_seconds" ["name"],
         "Time spent so far on keys in progress, summed.";
     LONGEST_RUNNING Gauge, "workqueue_longest_running_processor_seconds" ["name"],
@@ -102,9 +102,9 @@ descriptions! {
     STORE_OBJECTS Gauge, "informer_store_objects" ["name"],
         "Objects in the cache.";
     STORE_VERSION Gauge, "informer_store_resource_version" ["name", "namespace"],
-        "The resourceVersion that the cache is at.";
+        "The resourceVersion of the cache.";
     QUEUED_ITEMS Gauge, "informer_queued_items" ["name", "namespace"],
-        "Objects with changes to apply.";
+        "Objects with changes that are not in the cache yet.";
     INFORMER_EVENTS Counter, "informer_events_total" ["name", "namespace", "type"],
         "Events received from watches and streaming lists.";
     RECEIVED_BYTES Counter, "informer_received_bytes_total" ["name", "namespace"],
@@ -114,7 +114,7 @@ descriptions! {
     INFORMER_FAILURES Counter, "informer_failures_total" ["name", "namespace"],
         "Lists and watches that failed.";
     RELISTS Counter, "informer_relists_total" ["name", "namespace", "reason"],
-        "Lists after the first one.";
+        "Lists after the first one, by reason.";
     INFORMER_RESTARTS Counter, "informer_restarts_total" ["name", "namespace"],
         "Restarts after a panic of a reflector or of the task that applies its changes.";
     HANDLER_LAG Gauge, "informer_handler_lag" ["name", "handler"],
@@ -124,7 +124,7 @@ descriptions! {
     REQUESTS_TOTAL Counter, "rest_client_requests_total" ["code", "method", "host"],
         "Requests to the API server by status code, method and host; `<error>` means no response.";
     REQUEST_DURATION Histogram(REQUESTS), "rest_client_request_duration_seconds" ["verb", "host"],
-        "How long requests to the API server took until the head of the response.";
+        "Time until the response headers of a request to the API server.";
     REQUEST_RETRIES Counter, "rest_client_request_retries_total" ["code", "verb", "host"],
         "Retried requests.";
     LIMITER_DURATION Histogram(REQUESTS), "rest_client_rate_limiter_duration_seconds" [],
@@ -136,5 +136,5 @@ descriptions! {
     MASTER_STATUS Gauge, "leader_election_master_status" ["name"],
         "Whether this replica leads.";
     SLOWPATH Counter, "leader_election_slowpath_total" ["name"],
-        "Attempts on a lease that had to read it first.";
+        "Attempts to acquire or renew a lease that had to read it first.";
 }
