@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use setpoint::facts::{Name, Subscription};
 use setpoint::{Fact, Facts};
+use setpoint_env::watch;
 use setpoint_env::{Env, Task};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::findings::Findings;
 use crate::history::{History, Sample};

@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::{Value, json};
 use setpoint_apiserver::User;
-use tokio::sync::watch;
+use setpoint_env::watch;
 use tower::ServiceExt;
 
 use crate::definitions::DEFINITIONS;
