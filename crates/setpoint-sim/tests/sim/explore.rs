@@ -361,6 +361,7 @@ fn a_second_child_is_found_although_it_goes_with_its_owner() {
     })
     .run();
     assert_eq!(exploration.tried[&PointKind::CrashAfterAnswer].failed, 1, "{exploration}");
-    let oracles = |finding: &setpoint_sim::Finding| finding.violations.iter().any(|v| v.oracle == Oracle::Counts);
+    let oracles =
+        |finding: &setpoint_sim::Finding| finding.violations.iter().any(|v| v.oracle == Oracle::Counts);
     assert!(exploration.findings.iter().all(oracles), "{exploration}");
 }
