@@ -40,7 +40,7 @@ const LONGEST_TOKEN: usize = 64 * 1024;
 #[derive(Debug, Default)]
 #[must_use]
 pub struct ServiceAccountTokens {
-    signing: Option<SigningKey>,
+    signing: Option<Arc<SigningKey>>,
     verifying: Vec<PublicKey>,
     issuers: Vec<String>,
     audiences: Vec<String>,
@@ -54,8 +54,8 @@ impl ServiceAccountTokens {
 
     /// The key that signs. Unless set, it is a new one; a server with a folder keeps it there, so that tokens outlive a
     /// restart.
-    pub fn signing_key(mut self, key: SigningKey) -> ServiceAccountTokens {
-        self.signing = Some(key);
+    pub fn signing_key(mut self, key: impl Into<Arc<SigningKey>>) -> ServiceAccountTokens {
+        self.signing = Some(key.into());
         self
     }
 
@@ -103,7 +103,7 @@ pub(crate) struct Authenticator {
 /// The key that signs, and those that verify.
 #[derive(Debug)]
 struct Keys {
-    signing: SigningKey,
+    signing: Arc<SigningKey>,
     verifying: Vec<PublicKey>,
 }
 
@@ -156,7 +156,7 @@ impl Authenticator {
     }
 
     fn keys(&self) -> &Keys {
-        self.key.get_or_init(|| Keys::new(SigningKey::generate(), &self.verifying))
+        self.key.get_or_init(|| Keys::new(Arc::new(SigningKey::generate()), &self.verifying))
     }
 
     /// The key that signs the tokens of service accounts.
@@ -247,7 +247,7 @@ impl Authenticator {
 }
 
 impl Keys {
-    fn new(signing: SigningKey, verifying: &[PublicKey]) -> Keys {
+    fn new(signing: Arc<SigningKey>, verifying: &[PublicKey]) -> Keys {
         let own = [signing.public().clone()];
         Keys { verifying: if verifying.is_empty() { &own } else { verifying }.to_vec(), signing }
     }

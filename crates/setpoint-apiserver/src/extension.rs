@@ -303,6 +303,7 @@ impl ExtensionServer {
         let authorities = Arc::clone(&self.trusted.authorities);
         let tls = pki::server_config_with(&self.env, identity, Some(authorities))?;
         tokio::select! {
+            biased;
             () = self.server.serve(listener, tls, shutdown) => {}
             () = self.follow() => {}
         }

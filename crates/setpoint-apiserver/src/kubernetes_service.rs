@@ -95,6 +95,7 @@ pub(crate) async fn upkeep(core: Weak<Core>) {
             tokio::time::sleep(INTERVAL).await;
         };
         tokio::select! {
+            biased;
             () = advertised.changed.notified() => {}
             () = pause => {}
         }

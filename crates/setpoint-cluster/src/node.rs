@@ -21,7 +21,8 @@ use setpoint::Manager;
 use setpoint::k8s_openapi::api::core::v1::{Node, Pod};
 use setpoint::kube::Client;
 use setpoint_env::Env;
-use tokio::sync::{Notify, Semaphore, watch};
+use setpoint_env::watch;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use crate::caches;

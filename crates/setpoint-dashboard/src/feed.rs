@@ -10,7 +10,8 @@ use http::HeaderMap;
 use serde_json::json;
 use setpoint::Fact;
 use setpoint_env::Later;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use setpoint_env::watch;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::app::App;

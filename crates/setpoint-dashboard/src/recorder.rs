@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use setpoint::facts::{Name, Subscription};
 use setpoint::{Fact, Facts};
-use setpoint_env::{Env, Task, TaskHealth};
-use tokio::sync::{Notify, watch};
+use setpoint_env::{Env, Task, TaskHealth, watch};
+use tokio::sync::Notify;
 
 use crate::findings::Findings;
 use crate::history::{History, Sample};

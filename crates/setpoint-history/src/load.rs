@@ -6,7 +6,7 @@ use futures::future::{join, join_all};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use setpoint_env::Later;
-use tokio::sync::watch;
+use setpoint_env::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::client::Client;

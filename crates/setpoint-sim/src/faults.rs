@@ -35,8 +35,8 @@ pub use refusal::Refusal;
 pub use rule::{On, Rule};
 pub use script::{Script, ScriptError};
 use setpoint_env::Env;
+use setpoint_env::watch;
 pub use swarm::Swarm;
-use tokio::sync::watch;
 
 use self::fates::Fates;
 use self::interfere::Made;

@@ -1,8 +1,8 @@
 //! One API server on virtual time, and clients that reach it through faults.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::future::try_join_all;
@@ -10,7 +10,7 @@ use kube::Client;
 use kube::core::{Request, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use setpoint_apiserver::{ApiServer, Builder, User};
+use setpoint_apiserver::{ApiServer, Builder, ServiceAccountTokens, SigningKey, User};
 use setpoint_env::{Env, Process};
 use tower::Layer;
 
@@ -20,6 +20,11 @@ use crate::trace::Trace;
 
 /// How many objects [`World::burst`] makes.
 pub const BURST: usize = 20;
+/// Signs the tokens of all worlds. An RSA signature depends on the key and the message alone, so that tokens are the same in every
+/// run; the default, ECDSA, makes another one each time. It is no secret.
+static SIGNING_KEY: LazyLock<Arc<SigningKey>> = LazyLock::new(|| {
+    Arc::new(SigningKey::from_pem(include_str!("signing-key.pem")).expect("the key is one"))
+});
 /// The name of the client that goes around the faults.
 pub(crate) const DIRECT: &str = "world";
 
@@ -50,7 +55,9 @@ impl World {
     /// `World::with_server(42, |server| server.history(10, 1 << 20))`.
     pub fn with_server(seed: u64, settings: impl FnOnce(Builder) -> Builder) -> World {
         let env = Env::seeded(seed);
-        let server = settings(ApiServer::builder().env(env.clone())).build();
+        let tokens = ServiceAccountTokens::new().signing_key(SIGNING_KEY.clone());
+        let server = ApiServer::builder().env(env.clone()).service_account_tokens(tokens);
+        let server = settings(server).build();
         let faults = Faults::new(env.clone(), seed);
         faults.set_hand(Hand::new(server.as_user(User::admin())));
         World { inner: Arc::new(Inner { seed, env, server, faults, bursts: Default::default() }) }

@@ -28,7 +28,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Resource;
-use tokio::sync::watch;
+use setpoint_env::watch;
 
 pub use self::action::{Action, ReconcileError};
 pub use self::context::{Context, StateError};

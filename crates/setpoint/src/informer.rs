@@ -20,7 +20,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use setpoint_env::Task;
-use tokio::sync::watch;
+use setpoint_env::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::builder::Identity;
@@ -182,16 +182,16 @@ impl<T: Object> SharedInformer<T> {
         let (progress, indexer) = (core.progress(), core.indexer.clone());
         let weak = Arc::downgrade(core);
         core.add_task(receiver, async move {
-            let mut progress: setpoint_env::watch::Receiver<Progress> = progress;
+            let mut progress: watch::Receiver<Progress> = progress;
             let mut told = None;
             loop {
-                let changes = progress.see().changes;
+                let changes = progress.borrow_and_update().changes;
                 let is_synced = weak.upgrade().is_some_and(|core| core.has_synced());
                 if is_synced && told != Some(changes) {
                     if told.is_some() {
                         tokio::time::sleep(debounce).await;
                     }
-                    told = Some(progress.see().changes);
+                    told = Some(progress.borrow_and_update().changes);
                     let call = std::panic::AssertUnwindSafe(|| on_snapshot(indexer.list()));
                     if std::panic::catch_unwind(call).is_err() {
                         tracing::error!("a snapshot handler panicked; it still gets the next snapshot");

@@ -33,9 +33,9 @@ use std::time::Duration;
 pub use config::{LeaseConfig, LeaseConfigError};
 pub use fence::{Fence, NotLeader};
 use kube::Client;
-use setpoint_env::Env;
+pub use setpoint_env::watch::Receiver;
+use setpoint_env::{Env, watch};
 pub use term::Term;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::clock::LocalClock;
@@ -165,7 +165,7 @@ impl LeaderElection {
     #[doc(alias = "OnStartedLeading")]
     #[doc(alias = "OnStoppedLeading")]
     #[doc(alias = "OnNewLeader")]
-    pub fn subscribe(&self) -> watch::Receiver<Status> {
+    pub fn subscribe(&self) -> Receiver<Status> {
         self.status.subscribe()
     }
 

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use setpoint_apiserver::extension::{Asked, Change, Changes, Failure, Listed, Resource, Verbs};
 use setpoint_env::Env;
-use tokio::sync::watch;
+use setpoint_env::watch;
 
 use crate::alarms::{self, Alarm};
 use crate::metrics::{NodeMetrics, Nodes, millicpu};

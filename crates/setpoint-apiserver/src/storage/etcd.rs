@@ -27,8 +27,9 @@ use etcd_client::{Client, GetOptions};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use jiff::Timestamp;
+use setpoint_env::watch;
 use setpoint_env::{Env, Task};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use self::connection::Failed;
 use self::damage::Damage;

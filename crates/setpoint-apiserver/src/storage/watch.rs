@@ -86,7 +86,7 @@ impl Watch {
         let batch = match &mut self.origin {
             Origin::History { feed, changed, behind } => {
                 // Seen before it is read: what is committed after the read wakes the next `changed`.
-                changed.see();
+                changed.borrow_and_update();
                 let batch = feed.read(self.position, BATCH)?;
                 *behind = batch.more;
                 batch

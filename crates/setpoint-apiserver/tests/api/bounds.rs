@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::{Value, json};
 use setpoint_apiserver::User;
-use tokio::sync::watch;
+use setpoint_env::watch;
 use tower::ServiceExt;
 
 use crate::definitions::DEFINITIONS;
@@ -488,7 +488,7 @@ async fn create_at_once(count: usize, bytes: usize) -> Vec<u16> {
     };
     let mut creates: FuturesUnordered<_> = (0..count).map(create).collect();
     let first = tokio::time::timeout(Duration::from_secs(1), creates.next()).await;
-    release.send(true).unwrap();
+    release.send_replace(true);
     let answers: Vec<_> = stream::iter(first.ok().flatten()).chain(creates).collect().await;
     answers.into_iter().map(|answer| answer.unwrap().status().as_u16()).collect()
 }

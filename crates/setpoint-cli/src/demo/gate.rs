@@ -15,7 +15,8 @@ use hyper::body::Frame;
 use setpoint::kube::Client;
 use setpoint::kube::client::Body;
 use setpoint_apiserver::{ApiServer, User};
-use tokio::sync::{Semaphore, watch};
+use setpoint_env::watch;
+use tokio::sync::Semaphore;
 use tower::{BoxError, ServiceExt, service_fn};
 
 /// What a server says when it has forgotten the past.

@@ -5,6 +5,7 @@ mod certificates;
 mod collecting;
 mod custom;
 mod daemon_sets;
+mod determinism;
 mod evictions;
 mod faults;
 mod loudness;

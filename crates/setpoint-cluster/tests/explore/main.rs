@@ -14,7 +14,6 @@ use kube::api::{Api, PostParams};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use setpoint_apiserver::{SigningKey, TokenSigner};
 use setpoint_cluster::{Cluster, ClusterError, Controllers};
 use setpoint_sim::{ObjectId, PointKind, Scenario, Seat, World, explore};
 use tokio::time::sleep;
@@ -246,8 +245,7 @@ fn horizontal_pod_autoscaler_controller() {
 
 /// The controller of token secrets needs a key.
 async fn tokens(seat: Seat) -> Result<(), ClusterError> {
-    // Signatures are random, so they are masked.
-    let signer = TokenSigner::new(SigningKey::generate());
+    let signer = seat.world().server().token_signer();
     let controllers = Controllers::parse("serviceaccount-token").expect(NAMES);
     let cluster = Cluster::builder(seat.client()).env(seat.env()).controllers(controllers).nodes(0);
     cluster.token_signer(signer).root_ca("CA").start().ended().await
@@ -270,6 +268,7 @@ fn account_and_token(_: &World) -> Scenario {
         .apply(&account)
         .apply(&secret)
         .delete(&account)
+        // It has uids in it.
         .mask(|_, object| {
             if object["data"]["token"].is_string() {
                 object["data"]["token"] = "<token>".into();

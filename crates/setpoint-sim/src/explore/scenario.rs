@@ -67,6 +67,7 @@ pub(crate) struct Player {
 /// An object, and where the API has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
+    pub(crate) id: ObjectId,
     pub(crate) path: String,
     pub(crate) object: Value,
 }
@@ -90,8 +91,8 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Apply(target) => write!(f, "apply {}", target.path),
-            Step::Delete(target) => write!(f, "delete {}", target.path),
+            Step::Apply(target) => write!(f, "apply {}", target.id),
+            Step::Delete(target) => write!(f, "delete {}", target.id),
             Step::Act(name, _) => f.write_str(name),
         }
     }
@@ -106,10 +107,15 @@ impl Target {
         let name = object.meta().name.as_deref().unwrap_or_default();
         let namespace = object.meta().namespace.as_deref();
         let path = format!("{}/{name}", K::url_path(&kind, namespace));
+        let id = ObjectId {
+            group: K::group(&kind).into(),
+            resource: K::plural(&kind).into(),
+            path: namespace.map_or_else(|| name.into(), |namespace| format!("{namespace}/{name}").into()),
+        };
         let mut object = serde_json::to_value(object).expect("an object of the API is JSON");
         object["apiVersion"] = K::api_version(&kind).into();
         object["kind"] = K::kind(&kind).into();
-        Target { path, object }
+        Target { id, path, object }
     }
 }
 

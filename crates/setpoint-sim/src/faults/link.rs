@@ -1,6 +1,6 @@
 //! Whether the server can be reached, and which connections have outlived it.
 
-use tokio::sync::watch;
+use setpoint_env::watch;
 
 use crate::connection_error::ConnectionError;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::watch;
+use setpoint_env::watch;
 
 use super::{Effect, Faults, Match, Refusal};
 use crate::request::RequestInfo;

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
 use setpoint::controller::Runtime;
-use setpoint::{Controller, Manager, Metrics};
+use setpoint::{Controller, LeaseConfig, Manager, Metrics};
 use setpoint_sim::{FaultKind, Nondeterminism, Swarm, World, check_determinism};
 
 use crate::world::map;
@@ -92,6 +92,46 @@ fn a_controller_of_the_runtime_under_a_swarm_of_faults_runs_the_same_way_twice()
     check_determinism(0..10, copy_maps).unwrap_or_else(|error| panic!("{error}"));
 }
 
+/// Two replicas of the same controller, of which one works, while requests fail and the server restarts: renewals, fences, and
+/// watches that break all at once.
+async fn two_replicas(world: World) {
+    world.faults().swarm(Swarm::every(0.05));
+    let mut running = Vec::new();
+    for name in ["one", "two"] {
+        let (env, process) = world.env().process();
+        let runtime = Runtime::with(world.client_named(name), env.clone(), Metrics::default());
+        let lease = LeaseConfig { identity: name.into(), ..LeaseConfig::new("default", "copy") };
+        let copy =
+            Controller::of::<ConfigMap>(.., "copy", crate::explore::copy).owns::<Secret>(..).workers(8);
+        let manager = Manager::with(runtime).leader_election(lease).controller(copy);
+        running.push((process, env.spawn(manager.run())));
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let with_data = |n: usize| {
+        let mut map = map(&format!("map-{n}"));
+        map.data = Some([("key".to_owned(), n.to_string())].into());
+        map
+    };
+    world.burst(with_data).await.unwrap();
+    for round in 0..6 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        world.restart_server();
+        let (process, _) = &running[round % 2];
+        process.pause();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        process.resume();
+    }
+    world.faults().heal();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let direct: Api<Secret> = Api::default_namespaced(world.direct());
+    assert_eq!(direct.list(&ListParams::default()).await.unwrap().items.len(), setpoint_sim::BURST);
+}
+
+#[test]
+fn two_replicas_under_a_swarm_of_faults_run_the_same_way_twice() {
+    check_determinism(0..10, two_replicas).unwrap_or_else(|error| panic!("{error}"));
+}
+
 /// Touches the objects of a burst in the order in which `order` gives their names.
 async fn touch(world: World, order: fn(Vec<String>) -> Vec<String>) {
     let made = world.burst(|n| map(&format!("map-{n}"))).await.unwrap();
@@ -170,4 +210,36 @@ fn swarms_of_watch_faults_fire_on_the_real_server() {
     for word in ["cut WATCH", "half a line", "ended WATCH", "ERROR event 410", "delayed the events"] {
         assert!(prose.contains(word), "no {word:?} in\n{prose}");
     }
+}
+
+/// Of several futures that are ready, tokio's `select!` takes a random one, unless it is `biased`.
+#[test]
+fn every_select_that_may_run_in_a_world_is_biased() {
+    let crates =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it is one of several crates");
+    let mut folders: Vec<_> = ["", "-apiserver", "-cluster", "-env", "-history", "-sim"]
+        .map(|name| crates.join(format!("setpoint{name}/src")))
+        .into();
+    let (mut seen, mut unbiased) = (0, Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            // Backends are reached through sockets, which no world has.
+            if path.is_dir() && !path.ends_with("aggregation") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs")
+                && !path.ends_with("tests.rs")
+            {
+                let text = std::fs::read_to_string(&path).unwrap();
+                for (at, _) in text.match_indices("select! {") {
+                    seen += 1;
+                    if !text[at..].trim_start_matches("select! {").trim_start().starts_with("biased;") {
+                        unbiased.push(format!("{}:{}", path.display(), text[..at].lines().count()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen > 20, "only {seen} were found");
+    assert!(unbiased.is_empty(), "{unbiased:#?}");
 }

@@ -1,5 +1,6 @@
 //! What the explorer says of itself: its formula, its determinism, and that nothing depends on how many threads it has.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
@@ -7,6 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 use kube::api::ObjectMeta;
+use parking_lot::Mutex;
 use serde_json::json;
 use setpoint::leader_election::LeaseConfig;
 use setpoint::owner::controller_reference;
@@ -327,4 +329,39 @@ fn a_panic_is_found_also_where_it_is_caught() {
     let finding = &exploration.findings[0];
     assert_eq!((finding.faults.len(), finding.violations[0].oracle), (0, Oracle::Troubles));
     assert!(finding.violations[0].why[0].contains("a bug"), "{:?}", finding.violations);
+}
+
+/// It knows only by itself that it has made a Secret, whose name the server generates.
+async fn remember(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+    let Some(map) = cx.lister::<ConfigMap>()?.get(&key) else { return Ok(Action::done()) };
+    let uid = map.metadata.uid.clone().unwrap_or_default();
+    if map.data.is_none() || cx.state::<Mutex<BTreeSet<String>>>()?.lock().contains(&uid) {
+        return Ok(Action::done());
+    }
+    let mut secret = Secret::default();
+    secret.metadata.generate_name = Some("a-".into());
+    secret.metadata.owner_references = controller_reference(&*map).map(|owner| vec![owner]);
+    let secrets: Api<Secret> = Api::namespaced(cx.client(), key.namespace().unwrap_or_default());
+    secrets.create(&Default::default(), &secret).await?;
+    cx.state::<Mutex<BTreeSet<String>>>()?.lock().insert(uid);
+    Ok(Action::done())
+}
+
+#[test]
+fn a_second_child_is_found_although_it_goes_with_its_owner() {
+    let exploration = Explorer::new("remember", |_| {
+        let made = Mutex::<BTreeSet<String>>::default;
+        Scenario::new()
+            .controller("remember", move |seat| {
+                let controller = Controller::of::<ConfigMap>(.., "remember", remember).owns::<Secret>(..);
+                Manager::with(seat.runtime()).controller(controller.state(made())).run()
+            })
+            .apply(&map("a"))
+            .delete(&map("a"))
+    })
+    .run();
+    assert_eq!(exploration.tried[&PointKind::CrashAfterAnswer].failed, 1, "{exploration}");
+    let oracles =
+        |finding: &setpoint_sim::Finding| finding.violations.iter().any(|v| v.oracle == Oracle::Counts);
+    assert!(exploration.findings.iter().all(oracles), "{exploration}");
 }

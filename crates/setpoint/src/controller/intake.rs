@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use setpoint_env::watch;
 
 use super::Key;
 use crate::{Cause, Reason, WorkQueue};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use kube::Client;
+use setpoint_env::watch;
 use setpoint_env::{Env, Later, Task};
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use setpoint_env::Later;
-use tokio::sync::watch;
+use setpoint_env::watch;
 use tokio::time::Instant;
 
 use super::Key;

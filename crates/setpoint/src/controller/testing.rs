@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use setpoint_env::Env;
-use tokio::sync::watch;
+use setpoint_env::watch;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 

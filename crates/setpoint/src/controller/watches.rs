@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use setpoint_env::watch;
 
 use super::enqueue::MapFn;
 use super::sources::{Attached, Sources};

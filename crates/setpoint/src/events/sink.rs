@@ -15,7 +15,8 @@ use kube::{Client, Error, Resource};
 use parking_lot::Mutex;
 use serde::Serialize;
 use setpoint_env::Env;
-use tokio::sync::{Notify, watch};
+use setpoint_env::watch;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::correlate::{Correlator, Series, SeriesKey};

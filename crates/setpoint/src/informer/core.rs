@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use setpoint_env::watch;
 use setpoint_env::{Env, Task};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::apply::{Change, apply};
 use super::fold::FoldBuffer;
@@ -32,7 +33,7 @@ pub(super) struct Core<T> {
     pub(super) resync: Option<Duration>,
     listeners: Mutex<Listeners<T>>,
     /// How far the cache has got; changes with every batch.
-    progress: setpoint_env::watch::Sender<Progress>,
+    progress: watch::Sender<Progress>,
     store_objects: Gauge,
 }
 
@@ -93,7 +94,7 @@ impl<T: Object> Core<T> {
                 unsynced,
                 restarting: BTreeSet::new(),
             }),
-            progress: setpoint_env::watch::Sender::new(Progress::default()),
+            progress: watch::Sender::new(Progress::default()),
             store_objects,
         }
     }
@@ -289,7 +290,7 @@ impl<T: Object> Core<T> {
         self.listeners.lock().restarting.insert(scope.clone());
     }
 
-    pub(super) fn progress(&self) -> setpoint_env::watch::Receiver<Progress> {
+    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
     }
 }

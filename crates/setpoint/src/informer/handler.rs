@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use setpoint_env::Task;
-use tokio::sync::watch;
+use setpoint_env::watch;
 
 use crate::{Deleted, Held, Object};
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use parking_lot::Mutex;
 use setpoint_env::Env;
-use tokio::sync::{Notify, watch};
+use setpoint_env::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::core::{Core, backlog};

@@ -8,7 +8,7 @@ use http::{Method, Request, Response};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use tokio::sync::watch;
+use setpoint_env::watch;
 use tower::BoxError;
 
 use super::clock::LocalClock;

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use serde_json::json;
 use setpoint::leader_election::{LeaderElection, NotLeader, Term};
 use setpoint_env::Task;
+use setpoint_env::watch;
 use setpoint_sim::{Match, World};
-use tokio::sync::watch;
 
 use crate::replica::{Network, Replica, SECOND, config, detached};
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use setpoint_env::panic_text;
-use tokio::sync::{mpsc, watch};
+use setpoint_env::{panic_text, watch};
+use tokio::sync::mpsc;
 
 use super::super::state::State;
 use super::super::view::View;

@@ -8,7 +8,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot, watch};
+use setpoint_env::watch;
+use tokio::sync::{mpsc, oneshot};
 
 use super::super::view::View;
 use super::super::{Change, CommitError, Limits, Revision, Stats};

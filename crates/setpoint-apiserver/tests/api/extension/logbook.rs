@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use setpoint_apiserver::extension::{
     Asked, Call, Change, Changes, Failure, Invalid, Kind, Listed, Resource, Subresource, Verbs,
 };
+use setpoint_env::watch;
 use setpoint_env::{Env, Task};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::watch;
 
 /// How many changes are known at most.
 pub(crate) const KEPT: usize = 5;
