@@ -10,9 +10,6 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use http::Request;
 use http_body_util::BodyExt as _;
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{Namespace, Service};
-use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Client, CustomResource};
@@ -20,8 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use setpoint::Env;
-use setpoint_apiserver::extension::{Delegation, ExtensionServer, Kind};
-use setpoint_apiserver::pki::CertificateAuthority;
+use setpoint_apiserver::extension::{Beside, Delegation, ExtensionServer, Kind};
 use setpoint_apiserver::serve::CancellationToken;
 use tokio::net::TcpListener;
 
@@ -58,12 +54,12 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         .delegation(Delegation::to(client.clone()))
         .build(&env)
         .await?;
-    let authority = CertificateAuthority::generate(&env)?;
-    let identity = authority.issue_server([format!("{NAME}.{NAME}.svc")])?;
     let listener = TcpListener::bind("localhost:0").await?;
-    register(&client, listener.local_addr()?.port(), authority.certificate_pem()).await?;
-    let own = server.clone();
-    let _serving = env.spawn(async move { own.serve(listener, &identity, CancellationToken::new()).await });
+    let (own, admin) = (server.clone(), client.clone());
+    let _serving = env.spawn(async move {
+        let beside = Beside::new(NAME, NAME);
+        own.serve_beside(&admin, &beside, listener, CancellationToken::new()).await
+    });
     let parcels: Api<Parcel> = Api::default_namespaced(client.clone());
     ready(&parcels).await?;
     let direct: Api<Parcel> = Api::default_namespaced(server.client());
@@ -79,22 +75,6 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         })
     );
     server.close().await;
-    Ok(())
-}
-
-async fn register(client: &Client, port: u16, authority: &str) -> Result<()> {
-    let apply = PatchParams::apply(NAME).force();
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAME}});
-    Api::<Namespace>::all(client.clone()).patch(NAME, &apply, &Patch::Apply(&namespace)).await?;
-    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME},
-        "spec": {"type": "ExternalName", "externalName": "localhost"}});
-    Api::<Service>::namespaced(client.clone(), NAME).patch(NAME, &apply, &Patch::Apply(&service)).await?;
-    let name = "v1.bench.example.com";
-    let registered = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": name},
-        "spec": {"group": "bench.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
-            "service": {"namespace": NAME, "name": NAME, "port": port},
-            "caBundle": ByteString(authority.as_bytes().to_vec())}});
-    Api::<APIService>::all(client.clone()).patch(name, &apply, &Patch::Apply(&registered)).await?;
     Ok(())
 }
 

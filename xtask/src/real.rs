@@ -349,7 +349,7 @@ fn list() {
     for name in access::NAMES {
         println!("{}: {name}", access::SUITE);
     }
-    for name in aggregation::NAMES {
+    for name in aggregation::names() {
         println!("{}: {name}", aggregation::SUITE);
     }
     for name in informer::NAMES {

@@ -9,47 +9,39 @@
 //! that it is asked about; and it is asked what they may do.
 //!
 //! ```no_run
-//! # async fn run(
-//! #     listener: tokio::net::TcpListener,
-//! #     identity: setpoint_apiserver::pki::Identity,
-//! # ) -> Result<(), Box<dyn std::error::Error>> {
-//! use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-//! use setpoint_apiserver::extension::{Asked, Delegation, ExtensionServer, Failure, Kind, Listed, Resource};
-//! # use kube::Client; use serde::{Deserialize, Serialize}; use schemars::JsonSchema; use setpoint_env::Env;
-//! # #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-//! # struct Tide { metadata: ObjectMeta, level: i32 }
-//! # impl kube::Resource for Tide {
-//! #     type DynamicType = (); type Scope = kube::core::ClusterResourceScope;
-//! #     fn kind(_: &()) -> std::borrow::Cow<'_, str> { "Tide".into() }
-//! #     fn group(_: &()) -> std::borrow::Cow<'_, str> { "sea.example.com".into() }
-//! #     fn version(_: &()) -> std::borrow::Cow<'_, str> { "v1".into() }
-//! #     fn plural(_: &()) -> std::borrow::Cow<'_, str> { "tides".into() }
-//! #     fn meta(&self) -> &ObjectMeta { &self.metadata }
-//! #     fn meta_mut(&mut self) -> &mut ObjectMeta { &mut self.metadata }
-//! # }
-//! struct Gauge;
+//! use kube::{Client, CustomResource};
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//! use setpoint_apiserver::extension::{Beside, Delegation, ExtensionServer, Kind};
+//! use setpoint_apiserver::serve::CancellationToken;
+//! use setpoint_env::Env;
+//! use tokio::net::TcpListener;
 //!
-//! impl Resource for Gauge {
-//!     type Object = Tide;
-//!
-//!     async fn list(&self, _asked: &Asked) -> Result<Listed<Tide>, Failure> {
-//!         let metadata = ObjectMeta { name: Some("harbour".into()), ..ObjectMeta::default() };
-//!         Ok(vec![Tide { metadata, level: 7 }].into())
-//!     }
+//! /// How high the water is.
+//! #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+//! #[kube(group = "sea.example.com", version = "v1", kind = "Tide", namespaced)]
+//! struct TideSpec {
+//!     /// In centimetres.
+//!     #[schemars(range(min = 0, max = 2000))]
+//!     level: u32,
 //! }
 //!
-//! let delegation = Delegation::to(Client::try_default().await?);
-//! let server = ExtensionServer::builder()
-//!     .kind(Kind::made(Gauge).column("Level", "integer", ".level"))
-//!     .delegation(delegation)
-//!     .build(&Env::system())
-//!     .await?;
-//! server.serve(listener, &identity, Default::default()).await?;
-//! # Ok(())
-//! # }
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let client = Client::try_default().await?;
+//!     let server = ExtensionServer::builder()
+//!         .kind(Kind::<Tide>::stored().short_name("td").column("Level", "integer", ".spec.level"))
+//!         .delegation(Delegation::to(client.clone()))
+//!         .build(&Env::system())
+//!         .await?;
+//!     let listener = TcpListener::bind("127.0.0.1:0").await?;
+//!     let beside = Beside::new("sea", "tides");
+//!     Ok(server.serve_beside(&client, &beside, listener, CancellationToken::new()).await?)
+//! }
 //! ```
 
 mod asked;
+mod beside;
 mod delegation;
 mod engine;
 mod failure;
@@ -75,13 +67,14 @@ use tower::Service;
 
 use crate::admission::Plugin;
 use crate::audit::AuditLog;
-use crate::pki::{self, ClientAuthorities, Identity};
+use crate::pki::{self, CertificateAuthority, ClientAuthorities, Identity};
 use crate::server::ApiServer;
 use crate::storage::OpenError;
 use crate::user::User;
 
 pub use asked::Asked;
 pub(crate) use asked::asked_by;
+pub use beside::Beside;
 pub(crate) use delegation::Delegated;
 pub use delegation::{Delegation, DelegationError};
 pub(crate) use engine::Sourced;
@@ -116,6 +109,12 @@ pub enum ExtensionError {
     /// The certificate cannot be used.
     #[error("the certificate cannot be used")]
     Tls(#[from] pki::Error),
+    /// The API server does not take the registration.
+    #[error("the server cannot be registered with its API server")]
+    Register(#[source] kube::Error),
+    /// It does not listen.
+    #[error("the listener has no address")]
+    Listener(#[source] std::io::Error),
     /// The audit log cannot be opened.
     #[error("the audit log cannot be opened")]
     Audit(#[source] std::io::Error),
@@ -192,10 +191,11 @@ impl Builder {
         }
         let mut programs = Programs::new();
         let mut definitions = Vec::new();
-        let mut groups = Vec::new();
+        let (mut groups, mut versions) = (Vec::new(), Vec::new());
         for kind in self.kinds {
             definitions.push((kind.name(), kind.definition()));
             groups.push(kind.group().to_owned());
+            versions.extend(kind.group_versions());
             programs.insert(kind.collection(), Arc::new(kind.program));
         }
         let builder = builder.programs(programs);
@@ -210,9 +210,11 @@ impl Builder {
             applied.map_err(|error| ExtensionError::Kind { kind: name, why: error.to_string() })?;
         }
         server.limit_to(groups);
+        versions.sort();
+        versions.dedup();
         let trusted =
             Arc::new(Trusted { authorities: Arc::new(authorities), delegation: self.delegation, known });
-        Ok(ExtensionServer { server, env: env.clone(), trusted })
+        Ok(ExtensionServer { server, env: env.clone(), trusted, versions: versions.into() })
     }
 }
 
@@ -222,6 +224,8 @@ pub struct ExtensionServer {
     server: ApiServer,
     env: Env,
     trusted: Arc<Trusted>,
+    /// What it serves: groups and versions.
+    versions: Arc<[(String, String)]>,
 }
 
 /// Whom the server trusts, and who says so.
@@ -308,6 +312,27 @@ impl ExtensionServer {
             () = self.follow() => {}
         }
         Ok(())
+    }
+
+    /// Serves HTTPS until `shutdown` is cancelled, beside an API server that is told to hand requests on to here: with a new
+    /// certificate, a service and an APIService for each group-version. For development and tests; `client` needs the rights to
+    /// create those. In a cluster, manifests do so, and [`ExtensionServer::serve`] serves.
+    ///
+    /// # Errors
+    /// If the API server does not take the registration.
+    pub async fn serve_beside(
+        &self,
+        client: &kube::Client,
+        beside: &Beside,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+    ) -> Result<(), ExtensionError> {
+        let authority = CertificateAuthority::generate(&self.env)?;
+        let identity = authority.issue_server([beside.certified()])?;
+        let port = listener.local_addr().map_err(ExtensionError::Listener)?.port();
+        let registering = beside.register(client, port, authority.certificate_pem(), &self.versions);
+        registering.await.map_err(ExtensionError::Register)?;
+        self.serve(listener, &identity, shutdown).await
     }
 
     /// Trusts whom the server in front trusts, as that changes.

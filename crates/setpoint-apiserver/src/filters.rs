@@ -276,10 +276,15 @@ fn backend_of(core: &Core, route: &Route) -> Option<Arc<Backend>> {
     match route {
         Route::Resource(path) => core.aggregation.find(&path.group, &path.version),
         Route::Server(segments) => match segments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-            ["apis", group, version] | ["openapi", "v3", "apis", group, version] => {
-                core.aggregation.find(group, version)
+            ["apis", group, version] => core.aggregation.find(group, version),
+            ["api", version] => core.aggregation.find("", version),
+            // What it has said in another form is told here.
+            ["openapi", "v3", "apis", group, version] => {
+                core.aggregation.find(group, version).filter(|backend| backend.has_own_document())
             }
-            ["api", version] | ["openapi", "v3", "api", version] => core.aggregation.find("", version),
+            ["openapi", "v3", "api", version] => {
+                core.aggregation.find("", version).filter(|backend| backend.has_own_document())
+            }
             _ => None,
         },
     }

@@ -3,6 +3,7 @@
 //! kubectl reads it before it writes: it looks for the `fieldValidation` parameter of a kind's PATCH, and for
 //! how lists are merged. `kubectl explain` reads the schemas, other tools the paths.
 
+mod convert;
 mod custom;
 mod descriptions;
 mod gnostic;
@@ -24,6 +25,7 @@ use crate::options::Query;
 use crate::response::{Body, respond as response};
 use crate::status::{Result, Status};
 
+pub(crate) use convert::converted;
 pub(crate) use v2::Part;
 
 /// What is told beside custom resources.
@@ -65,8 +67,10 @@ pub(crate) fn respond(
         ["openapi", "v3", "apis", group, version] if others.is_alone && is_built_in(group, version) => {
             Err(Status::no_such_path())
         }
-        ["openapi", "v3", "api", version] => respond_document(served, "", version, query, headers),
-        ["openapi", "v3", "apis", group, version] => respond_document(served, group, version, query, headers),
+        ["openapi", "v3", "api", version] => respond_document(served, others, ("", version), query, headers),
+        ["openapi", "v3", "apis", group, version] => {
+            respond_document(served, others, (group, version), query, headers)
+        }
         _ => Err(Status::no_such_path()),
     }
 }
@@ -85,14 +89,17 @@ fn index(served: &Served, others: Others<'_>) -> Value {
 
 fn respond_document(
     served: &Served,
-    group: &str,
-    version: &str,
+    others: Others<'_>,
+    (group, version): (&str, &str),
     query: &Query,
     headers: &HeaderMap,
 ) -> Result<Response<Body>> {
     let path = path_of(group, version);
+    let of_backend = others.backends.iter().find(|backend| backend.path == path);
+    let converted = of_backend.and_then(|backend| backend.converted.as_ref());
     let built_in = HASHES.get(&path);
-    let hash = built_in.or_else(|| served.open_api_hashes().get(&path)).ok_or_else(Status::no_such_path)?;
+    let own = || built_in.or_else(|| served.open_api_hashes().get(&path));
+    let hash = converted.map(|document| &document.hash).or_else(own).ok_or_else(Status::no_such_path)?;
     let etag = format!("\"{hash}\"");
     if query.get("hash").is_some_and(|asked| asked != hash) {
         // An old address leads to the new one.
@@ -104,9 +111,10 @@ fn respond_document(
     let mut answer = if known {
         response(StatusCode::NOT_MODIFIED, "application/json", "")
     } else {
-        let document = match built_in {
-            Some(_) => document(group, version),
-            None => custom::document(served, group, version).to_string(),
+        let document = match (converted, built_in) {
+            (Some(converted), _) => converted.text.clone(),
+            (None, Some(_)) => document(group, version),
+            (None, None) => custom::document(served, group, version).to_string(),
         };
         response(StatusCode::OK, "application/json", document)
     };
@@ -140,7 +148,8 @@ pub(crate) fn hashes(served: &Served) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn hash(document: &str) -> String {
+/// What tells one document from another.
+pub(crate) fn hash(document: &str) -> String {
     // Only to tell documents apart: any hash that does not change between runs will do.
     let mut hasher = std::hash::DefaultHasher::new();
     hasher.write(document.as_bytes());

@@ -3,7 +3,6 @@
 //! alarms, which clients write.
 
 mod alarms;
-mod install;
 mod metrics;
 mod peaks;
 
@@ -12,9 +11,13 @@ use setpoint_apiserver::extension::{Delegation, ExtensionError, ExtensionServer,
 use setpoint_env::Env;
 
 pub use alarms::{Alarm, AlarmSpec, AlarmStatus};
-pub use install::{NAMESPACE, SERVICE, install};
 pub use metrics::{CPU, MEMORY, NodeMetrics, Nodes, PodMetrics, Pods};
 pub use peaks::{Peak, Peaks, follow};
+
+/// Where the service is.
+pub const NAMESPACE: &str = "extension-server";
+/// What it is called.
+pub const SERVICE: &str = "extension-server";
 
 /// The server; `client` is the cluster's.
 pub async fn server(client: Client, peaks: Peaks, env: &Env) -> Result<ExtensionServer, ExtensionError> {

@@ -1,16 +1,16 @@
 //! Serves `metrics.k8s.io` and `peaks.example.com`, and registers itself.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Parser;
 use example_extension_server::{NAMESPACE, Nodes, Peaks, SERVICE};
-use kube::{Api, Client};
+use kube::Api;
 use setpoint::ClientConfig;
 use setpoint_apiserver::User;
-use setpoint_apiserver::extension::Asked;
-use setpoint_apiserver::pki::{CertificateAuthority, Identity, Pem};
+use setpoint_apiserver::extension::{Asked, Beside};
+use setpoint_apiserver::pki::{Identity, Pem};
 use setpoint_apiserver::serve::CancellationToken;
 use setpoint_env::Env;
 use tokio::net::TcpListener;
@@ -49,12 +49,22 @@ async fn main() -> anyhow::Result<()> {
     let peaks = Peaks::new(env.clone());
     let server = example_extension_server::server(client.clone(), peaks.clone(), &env).await?;
     let listener = TcpListener::bind(arguments.listen).await?;
-    let identity = identity(&arguments, &client, listener.local_addr()?.port(), &env).await?;
     let asked = Asked::by(User::new("extension-server", [""; 0]));
-    let nodes = Nodes::new(client, env.clone());
+    let nodes = Nodes::new(client.clone(), env.clone());
     let alarms = Api::all(server.client());
+    let serving = async {
+        let shutdown = CancellationToken::new();
+        match &arguments.tls {
+            Some(folder) => server.serve(listener, &identity(folder)?, shutdown).await?,
+            None => {
+                let beside = Beside::new(NAMESPACE, SERVICE).host(&arguments.host);
+                server.serve_beside(&client, &beside, listener, shutdown).await?;
+            }
+        }
+        anyhow::Ok(())
+    };
     tokio::select! {
-        served = server.serve(listener, &identity, CancellationToken::new()) => served?,
+        served = serving => served?,
         () = example_extension_server::follow(&peaks, &nodes, &alarms, &asked) => {}
         stopped = stop() => stopped?,
     }
@@ -62,19 +72,13 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The certificate that others made, or one of its own, which the cluster is told of.
-async fn identity(arguments: &Arguments, client: &Client, port: u16, env: &Env) -> anyhow::Result<Identity> {
-    if let Some(folder) = &arguments.tls {
-        let read = |name: &str| {
-            let path = folder.join(name);
-            std::fs::read_to_string(&path).with_context(|| path.display().to_string())
-        };
-        return Ok(Identity::from_pem(Pem { certificate: read("tls.crt")?, key: read("tls.key")? })?);
-    }
-    let authority = CertificateAuthority::generate(env)?;
-    let identity = authority.issue_server([format!("{SERVICE}.{NAMESPACE}.svc")])?;
-    example_extension_server::install(client, &arguments.host, port, authority.certificate_pem()).await?;
-    Ok(identity)
+/// The certificate that others made.
+fn identity(folder: &Path) -> anyhow::Result<Identity> {
+    let read = |name: &str| {
+        let path = folder.join(name);
+        std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+    };
+    Ok(Identity::from_pem(Pem { certificate: read("tls.crt")?, key: read("tls.key")? })?)
 }
 
 /// Whoever ends the program says so.

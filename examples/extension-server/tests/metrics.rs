@@ -6,7 +6,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::json;
-use setpoint_apiserver::extension::Asked;
+use setpoint_apiserver::extension::{Asked, Beside};
 use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_apiserver::serve::CancellationToken;
 use setpoint_apiserver::{ApiServer, FrontProxy, User};
@@ -29,14 +29,12 @@ async fn nodes_and_pods_have_metrics_and_peaks_are_seen() {
     let client = api.client();
     let own = Peaks::new(env.clone());
     let server = example_extension_server::server(client.clone(), own.clone(), &env).await.unwrap();
-    let authority = CertificateAuthority::generate(&env).unwrap();
-    let certificate = authority.issue_server([format!("{SERVICE}.{NAMESPACE}.svc")]).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let serving = server.clone();
-    let _serving = env
-        .spawn(async move { serving.serve(listener, &certificate, CancellationToken::new()).await.unwrap() });
-    example_extension_server::install(&client, "localhost", port, authority.certificate_pem()).await.unwrap();
+    let listener = TcpListener::bind("localhost:0").await.unwrap();
+    let (serving, admin) = (server.clone(), client.clone());
+    let beside = Beside::new(NAMESPACE, SERVICE);
+    let _serving = env.spawn(async move {
+        serving.serve_beside(&admin, &beside, listener, CancellationToken::new()).await.unwrap();
+    });
 
     let nodes: Api<Node> = Api::all(client.clone());
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap();

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 
 use crate::real::peers::Peers;
 use crate::real::process::Running;
-use crate::real::servers::{Reference, Server, free_port};
+use crate::real::servers::{Members, Reference, Server, free_port};
 use crate::workspace::Program;
 
 #[derive(clap::Args)]
@@ -54,14 +54,27 @@ pub(crate) enum Against {
     Redb,
     /// `setpoint up` over etcd: both are killed, and etcd is compacted, again and again.
     Etcd,
+    /// `setpoint up` over three members of etcd: in turn one of them is killed, one stands still for a while, the server is
+    /// killed, and all are compacted.
+    EtcdMembers,
     /// kube-apiserver over etcd, which is compacted again and again: it must pass, which proves the checker.
     KubeApiserver,
+}
+
+impl Against {
+    /// Whether it takes a server that was built with etcd.
+    fn is_over_etcd(&self) -> bool {
+        matches!(self, Against::Etcd | Against::EtcdMembers)
+    }
 }
 
 /// How often a durable server is killed unless told.
 const KILL_EVERY: Duration = Duration::from_secs(5);
 /// How often etcd is compacted.
 const COMPACT_EVERY: Duration = Duration::from_secs(20);
+
+/// How long a member stands still.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// How long the last writes and the checker may take.
 const CHECK_LIMIT: Duration = Duration::from_secs(600);
@@ -81,13 +94,22 @@ pub(crate) struct Plan {
 impl Plan {
     /// So long, and as `cargo xtask load histories` does otherwise.
     pub(crate) fn new(against: Against, lasts: Duration) -> Plan {
-        let kill_every = matches!(against, Against::Redb | Against::Etcd).then_some(KILL_EVERY);
+        let kill_every =
+            matches!(against, Against::Redb | Against::Etcd | Against::EtcdMembers).then_some(KILL_EVERY);
         Plan { against, lasts, seed: 1, kill_every, clients: 6, keys: 8, pause: 10 }
     }
 
     /// Lets clients work on a server of their own; what the checker says.
     pub(crate) fn run(&self, binary: &Path, program: &Path, peers: &Peers) -> Result<String> {
+        let mut members = match self.against {
+            Against::EtcdMembers => Some(Members::start(&Reference::get(peers)?.etcd)?),
+            _ => None,
+        };
         let mut server = match self.against {
+            Against::EtcdMembers => {
+                let urls = members.as_ref().map(Members::urls).unwrap_or_default();
+                Server::durable_setpoint_over(binary, &urls)?
+            }
             Against::Memory => Server::setpoint(binary)?,
             Against::Redb => Server::durable_setpoint_on(binary, &format!("127.0.0.1:{}", free_port()?))?,
             Against::Etcd => Server::setpoint_with_etcd(binary, &Reference::get(peers)?)?,
@@ -105,7 +127,7 @@ impl Plan {
             .stdout(output.reopen()?)
             .stderr(output.reopen()?);
         let mut clients = Running::start(&mut command)?;
-        let troubles = self.trouble(&mut server, &mut clients)?;
+        let troubles = self.trouble(&mut server, members.as_mut(), &mut clients)?;
         let status = clients.wait(CHECK_LIMIT).context("the checker does not come to an end")?;
         let said = fs::read_to_string(output.path())?;
         ensure!(status.success(), "{troubles}\n{said}");
@@ -118,28 +140,43 @@ impl Plan {
     }
 
     /// Kills or compacts the server while the clients work; how often.
-    fn trouble(&self, server: &mut Server, clients: &mut Running) -> Result<String> {
-        let (mut kills, mut compactions) = (0, 0);
-        let (begun, mut killed, mut compacted) = (Instant::now(), Instant::now(), Instant::now());
+    fn trouble(
+        &self,
+        server: &mut Server,
+        mut members: Option<&mut Members>,
+        clients: &mut Running,
+    ) -> Result<String> {
+        let (mut troubles, mut pauses, mut compactions) = (0, 0, 0);
+        let (begun, mut troubled, mut compacted) = (Instant::now(), Instant::now(), Instant::now());
         // At the end every object is written a last time: the server is left alone then.
         while begun.elapsed() < self.lasts && clients.exited()?.is_none() {
             thread::sleep(Duration::from_millis(100));
-            if self.kill_every.is_some_and(|every| killed.elapsed() >= every) {
-                server.crash()?;
-                (kills, killed) = (kills + 1, Instant::now());
+            if self.kill_every.is_some_and(|every| troubled.elapsed() >= every) {
+                match members.as_mut() {
+                    // One at a time, so that two of them agree.
+                    Some(members) if troubles % 3 == 0 => members.crash(troubles / 3)?,
+                    Some(members) if troubles % 3 == 1 => {
+                        members.pause(troubles / 3 + 1, PAUSE)?;
+                        pauses += 1;
+                    }
+                    _ => server.crash()?,
+                }
+                (troubles, troubled) = (troubles + 1, Instant::now());
             }
-            if matches!(self.against, Against::Etcd | Against::KubeApiserver)
+            if matches!(self.against, Against::Etcd | Against::EtcdMembers | Against::KubeApiserver)
                 && compacted.elapsed() >= COMPACT_EVERY
             {
                 // An etcd that was just killed is not back yet: the next time, then.
-                compactions += usize::from(server.compact().is_ok());
+                let outcome = members.as_ref().map_or_else(|| server.compact(), |members| members.compact());
+                compactions += usize::from(outcome.is_ok());
                 compacted = Instant::now();
             }
         }
         Ok(format!(
-            "{:?} for {} s: {kills} kills, {compactions} compactions",
+            "{:?} for {} s: {} kills, {pauses} pauses, {compactions} compactions",
             self.against,
-            self.lasts.as_secs()
+            self.lasts.as_secs(),
+            troubles - pauses,
         ))
     }
 }
@@ -151,7 +188,7 @@ pub(crate) fn run(options: &Options, binary: Option<&Path>) -> Result<()> {
         Some(binary) => binary.canonicalize()?,
         None => setpoint(
             profile,
-            options.against.contains(&Against::Etcd) && no_etcd().is_none(),
+            options.against.iter().any(Against::is_over_etcd) && no_etcd().is_none(),
             options.skip_build,
         )?,
     };
@@ -170,7 +207,7 @@ pub(crate) fn run(options: &Options, binary: Option<&Path>) -> Result<()> {
             ensure!(*against != Against::Memory, "a server in memory forgets everything when it is killed");
             plan.kill_every = (seconds > 0).then(|| Duration::from_secs(seconds));
         }
-        if *against == Against::Etcd
+        if against.is_over_etcd()
             && let Some(why) = no_etcd()
         {
             println!("{against:?}: skipped: {why}");

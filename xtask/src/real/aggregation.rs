@@ -1,8 +1,11 @@
 //! The suite `aggregation`: Go's sample-apiserver, with an etcd of its own, behind `setpoint up` and behind kube-apiserver.
 //! The same script on both, with kubectl of both versions; what it prints must be the same.
 
+mod attacks;
 mod sample;
 mod script;
+mod stranger;
+mod tides;
 mod transcript;
 
 use std::path::{Path, PathBuf};
@@ -21,7 +24,9 @@ use crate::workspace::Program;
 pub(crate) const SUITE: &str = "aggregation";
 
 /// The parts of the script, for `--list`.
-pub(crate) const NAMES: [&str; 9] = script::NAMES;
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    script::NAMES.into_iter().chain(attacks::NAMES).chain([tides::NAME])
+}
 
 /// The programs that the suite is about.
 struct Programs {
@@ -30,6 +35,8 @@ struct Programs {
     sample: PathBuf,
     /// Our own extension server, and client-go's informers on its kinds.
     example: PathBuf,
+    /// One that is as short as can be.
+    tides: PathBuf,
     client_go: PathBuf,
     /// The newest first.
     kubectls: Vec<(String, PathBuf)>,
@@ -38,18 +45,16 @@ struct Programs {
 impl Programs {
     fn get(peers: &Peers, skip_build: bool) -> Result<Programs> {
         let kubectl = |peer| Ok((super::suite(peer), peers.get(peer)?));
+        let example = |name, arguments| {
+            Program { package: "example-extension-server", name, profile: "dev", arguments }.get(skip_build)
+        };
         Ok(Programs {
             reference: Reference::get(peers)?,
             manager: peers.get(&KUBE_CONTROLLER_MANAGER)?,
             sample: peers.get(&SAMPLE_APISERVER)?,
             client_go: peers.get(&CLIENT_GO)?,
-            example: Program {
-                package: "example-extension-server",
-                name: "example-extension-server",
-                profile: "dev",
-                arguments: &[],
-            }
-            .get(skip_build)?,
+            example: example("example-extension-server", &[])?,
+            tides: example("examples/tides", &["--example", "tides"])?,
             kubectls: [&KUBECTL, &OLD_KUBECTL].into_iter().map(kubectl).collect::<Result<_>>()?,
         })
     }
@@ -116,7 +121,8 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, binary: &Path, skip_build:
 fn play(programs: &Programs, server: &Server) -> Result<Transcript> {
     let mut sample = Sample::new(&programs.sample, &programs.reference.etcd, server.kubeconfig())?;
     let mut transcript = Transcript::default();
-    let own = script::Own { example: &programs.example, client_go: &programs.client_go };
+    let own =
+        script::Own { example: &programs.example, tides: &programs.tides, client_go: &programs.client_go };
     script::play(&mut transcript, &programs.kubectls, server, &mut sample, &own)?;
     Ok(transcript)
 }

@@ -23,7 +23,9 @@ const OURS: &str =
 const THEIRS: &str =
     "what is stored here reads the same in kube-apiserver, and an unchanged update writes nothing";
 
-pub(crate) const NAMES: [&str; 3] = [ENGINE, OURS, THEIRS];
+const API: &str = "the API is the same over etcd";
+
+pub(crate) const NAMES: [&str; 4] = [ENGINE, API, OURS, THEIRS];
 
 const START: Duration = Duration::from_secs(30);
 /// Long enough to build it, too.
@@ -61,7 +63,10 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, profile: &str, skip_build:
         (Ok(binary), Ok(reference)) => (binary, reference),
         (Err(error), _) | (_, Err(error)) => return report.skip(SUITE, &format!("{error:#}")),
     };
-    report.check(SUITE, ENGINE, || engine(&reference));
+    report.check(SUITE, ENGINE, || {
+        tests(&reference, &["--lib", "storage::etcd", "--", "--include-ignored", "--test-threads=1"])
+    });
+    report.check(SUITE, API, || tests(&reference, &["--test", "api"]));
     clients(report, peers, &binary, &reference);
     report.check(SUITE, OURS, || {
         let etcd = Etcd::start(&reference.etcd)?;
@@ -75,13 +80,13 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, profile: &str, skip_build:
     });
 }
 
-/// The tests of the engine, which are ignored where there is no etcd.
-fn engine(reference: &Reference) -> Result<()> {
+/// Tests that take an etcd.
+fn tests(reference: &Reference, which: &[&str]) -> Result<()> {
     let etcd = Etcd::start(&reference.etcd)?;
     let mut command = cargo(root()?);
     command
-        .args(["test", "-p", "setpoint-apiserver", "--features", "etcd", "--lib", "storage::etcd"])
-        .args(["--", "--include-ignored", "--test-threads=1"])
+        .args(["test", "-p", "setpoint-apiserver", "--features", "etcd"])
+        .args(which)
         .env("SETPOINT_ETCD", &etcd.url);
     let finished = finish(command, None, ENGINE_TIME)?;
     ensure!(finished.status.success(), "{}", finished.stdout);
@@ -109,8 +114,23 @@ fn clients(report: &mut Report, peers: &Peers, binary: &Path, reference: &Refere
     }
 }
 
-/// Objects by where they are and what they are called.
-type Objects = BTreeMap<String, Value>;
+/// What a server has.
+#[derive(Default)]
+struct Objects {
+    /// By where they are and what they are called.
+    all: BTreeMap<String, Value>,
+    /// Kinds that clients update, by where they are.
+    updatable: Vec<String>,
+}
+
+impl Objects {
+    fn can_be_updated(&self, name: &str) -> bool {
+        let kind = name.rsplit_once('/').map_or(name, |(kind, _)| kind);
+        let Some((version, plural)) = kind.rsplit_once('/') else { return false };
+        let version = version.split("/namespaces/").next().unwrap_or(version);
+        self.updatable.contains(&format!("{version}/{plural}"))
+    }
+}
 
 /// One server writes, it is stopped, and another one reads, and writes what it has read.
 fn shared(first: impl FnOnce() -> Result<Server>, second: impl FnOnce() -> Result<Server>) -> Result<()> {
@@ -124,8 +144,8 @@ fn shared(first: impl FnOnce() -> Result<Server>, second: impl FnOnce() -> Resul
     let read = everything(&client)?;
     let mut wrong = Vec::new();
     let (mut compared, mut updated) = (0, 0);
-    for (name, before) in &written {
-        let Some(after) = read.get(name) else {
+    for (name, before) in &written.all {
+        let Some(after) = read.all.get(name) else {
             wrong.push(format!("{name} is not there"));
             continue;
         };
@@ -139,14 +159,18 @@ fn shared(first: impl FnOnce() -> Result<Server>, second: impl FnOnce() -> Resul
             wrong.push(format!("{name} was\n{before}\nand is\n{after}"));
             continue;
         }
-        if name.contains(differential::NAMESPACE) && !name.contains("/pods/") {
-            updated += 1;
-            let answer = client.send("PUT", name, "application/json", Some(after))?;
-            let status = answer.status;
-            let answer: Value = serde_json::from_str(&answer.text()?)?;
-            if status == 200 && version(&answer) != version(after) {
-                wrong.push(format!("an unchanged update of {name} was written:\n{after}\n{answer}"));
-            }
+        if !read.can_be_updated(name) {
+            continue;
+        }
+        updated += 1;
+        let answer = client.send("PUT", name, "application/json", Some(after))?;
+        let status = answer.status;
+        let answer: Value = serde_json::from_str(&answer.text()?)?;
+        if status != 200 {
+            wrong
+                .push(format!("an unchanged update of {name} is answered with {status}:\n{after}\n{answer}"));
+        } else if version(&answer) != version(after) {
+            wrong.push(format!("an unchanged update of {name} was written:\n{after}\n{answer}"));
         }
     }
     services(&client)?;
@@ -195,15 +219,19 @@ fn everything(client: &Client) -> Result<Objects> {
         let preferred = group["preferredVersion"]["groupVersion"].as_str().unwrap_or_default();
         versions.push(format!("/apis/{preferred}"));
     }
-    let mut objects = Objects::new();
+    let mut objects = Objects::default();
     for version in versions {
         let resources = client.get_json(&version, "application/json")?;
         for resource in resources["resources"].as_array().into_iter().flatten() {
             let plural = resource["name"].as_str().unwrap_or_default();
-            let lists =
-                resource["verbs"].as_array().is_some_and(|verbs| verbs.iter().any(|verb| verb == "list"));
-            if !lists || plural == "componentstatuses" || plural.contains('/') {
+            let has = |wanted: &str| {
+                resource["verbs"].as_array().is_some_and(|verbs| verbs.iter().any(|verb| verb == wanted))
+            };
+            if !has("list") || plural == "componentstatuses" || plural.contains('/') {
                 continue;
+            }
+            if has("update") {
+                objects.updatable.push(format!("{version}/{plural}"));
             }
             let list = client.get_json(&format!("{version}/{plural}"), "application/json")?;
             let kind = resource["kind"].clone();
@@ -217,7 +245,7 @@ fn everything(client: &Client) -> Result<Objects> {
                     Some(namespace) => format!("{version}/namespaces/{namespace}/{plural}/{name}"),
                     None => format!("{version}/{plural}/{name}"),
                 };
-                objects.insert(place, object);
+                objects.all.insert(place, object);
             }
         }
     }

@@ -18,10 +18,13 @@ const ALL: [(Against, &str); 3] = [
     (Against::Redb, "setpoint with a disk, killed every few seconds"),
     (Against::KubeApiserver, "kube-apiserver over etcd: the checker blames nobody who is right"),
 ];
-const OVER_ETCD: &str = "setpoint over etcd, both killed every few seconds";
+const OVER_ETCD: [(Against, &str); 2] = [
+    (Against::Etcd, "setpoint over etcd, both killed every few seconds"),
+    (Against::EtcdMembers, "setpoint over three members of etcd that are killed, stopped and compacted"),
+];
 
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    ALL.into_iter().map(|(_, name)| name).chain([OVER_ETCD])
+    ALL.into_iter().chain(OVER_ETCD).map(|(_, name)| name)
 }
 
 pub(crate) fn run(report: &mut Report, peers: &Peers, setpoint: &Path, profile: &str, skip_build: bool) {
@@ -45,18 +48,20 @@ pub(crate) fn run(report: &mut Report, peers: &Peers, setpoint: &Path, profile: 
 
 /// The part that needs a binary of its own. It is built where the others have theirs, so it comes after them.
 pub(crate) fn run_over_etcd(report: &mut Report, peers: &Peers, profile: &str, skip_build: bool) {
-    if !report.filter().takes(SUITE, OVER_ETCD) {
+    if !OVER_ETCD.iter().any(|(_, name)| report.filter().takes(SUITE, name)) {
         return;
     }
     if let Some(why) = no_etcd() {
-        return report.skip(SUITE, &format!("{OVER_ETCD}: {why}"));
+        return report.skip(SUITE, &format!("over etcd: {why}"));
     }
     let reference = Reference::get(peers);
     let built =
         reference.and_then(|_| Ok((setpoint(profile, true, skip_build)?, program(profile, skip_build)?)));
     match built {
-        Ok((setpoint, program)) => check(report, peers, (Against::Etcd, OVER_ETCD), &setpoint, &program),
-        Err(error) => report.skip(SUITE, &format!("{OVER_ETCD}: {error:#}")),
+        Ok((setpoint, program)) => {
+            OVER_ETCD.into_iter().for_each(|what| check(report, peers, what, &setpoint, &program));
+        }
+        Err(error) => report.skip(SUITE, &format!("over etcd: {error:#}")),
     }
 }
 

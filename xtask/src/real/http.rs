@@ -17,7 +17,7 @@ use crate::kubeconfig::Kubeconfig;
 /// No single read waits longer.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-trait Stream: Read + Write {}
+pub(crate) trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
 /// Makes connections to one server; each request has its own.
@@ -124,7 +124,8 @@ impl Client {
         Response::read(BufReader::new(stream)).with_context(|| format!("{method} {path}"))
     }
 
-    fn connect(&self) -> Result<Box<dyn Stream>> {
+    /// A connection on which anything can be said.
+    pub(crate) fn connect(&self) -> Result<Box<dyn Stream>> {
         let address = self.address.to_socket_addrs()?.next().context("no address")?;
         let stream = TcpStream::connect_timeout(&address, READ_LIMIT)?;
         stream.set_read_timeout(Some(READ_LIMIT))?;
@@ -157,7 +158,8 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    fn read(mut stream: BufReader<Box<dyn Stream>>) -> Result<Self> {
+    /// Reads the head of a response.
+    pub(crate) fn read(mut stream: BufReader<Box<dyn Stream>>) -> Result<Self> {
         let first = line(&mut stream)?;
         let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
         let status = status.with_context(|| format!("not an HTTP status line: {first:?}"))?;

@@ -88,6 +88,13 @@ impl Running {
         }
     }
 
+    /// Kills it with SIGKILL, and waits until it is gone.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     /// Asks politely (SIGTERM), then waits.
     pub(crate) fn terminate(mut self, limit: Duration) -> Result<ExitStatus> {
         let id = self.child.id().to_string();

@@ -1,5 +1,7 @@
 //! The servers under test: `setpoint up`, and kube-apiserver over etcd.
 
+mod members;
+
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -19,6 +21,8 @@ use super::http::Client;
 use super::peers::{ETCD, KUBE_APISERVER, Peers};
 use super::process::{Running, poll};
 use crate::kubeconfig::Kubeconfig;
+
+pub(crate) use members::Members;
 
 /// How long a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(90);
@@ -271,20 +275,36 @@ impl Server {
         let etcd = etcd_command(&programs.etcd, &[], &etcd_url)?;
         let etcd_program = Program::of(&etcd, "etcd.log");
         let etcd = spawn(etcd, folder.path(), etcd_program.log)?;
+        let address = etcd_url.trim_start_matches("http://").to_owned();
+        let mut server = Self::spawn_setpoint_over(binary, folder, &etcd_url, Some((etcd_program, address)))?;
+        server.processes.push(etcd);
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// The same over an etcd of somebody else's.
+    pub(crate) fn durable_setpoint_over(binary: &Path, urls: &str) -> Result<Self> {
+        let mut server = Self::spawn_setpoint_over(binary, TempDir::new()?, urls, None)?;
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    fn spawn_setpoint_over(
+        binary: &Path,
+        folder: TempDir,
+        urls: &str,
+        etcd: Option<(Program, String)>,
+    ) -> Result<Self> {
         let kubeconfig = folder.path().join("kubeconfig");
         let mut command = Command::new(binary);
         let listen = format!("127.0.0.1:{}", free_port()?);
         command
-            .args(["up", "--no-controllers", "--listen", &listen, "--data", "data", "--etcd", &etcd_url])
+            .args(["up", "--no-controllers", "--listen", &listen, "--data", "data", "--etcd", urls])
             .arg("--kubeconfig")
             .arg(&kubeconfig);
         let main = Program::of(&command, "setpoint.log");
         let process = spawn(command, folder.path(), main.log)?;
-        let address = etcd_url.trim_start_matches("http://").to_owned();
-        let again = Some(Again { main, etcd: Some((etcd_program, address)) });
-        let mut server = Self { processes: vec![process, etcd], kubeconfig, again, folder };
-        server.wait_until_ready()?;
-        Ok(server)
+        Ok(Self { processes: vec![process], kubeconfig, again: Some(Again { main, etcd }), folder })
     }
 
     /// `setpoint up` over an etcd that is there, without controllers, with kube-apiserver's range of addresses.
@@ -360,15 +380,7 @@ impl Server {
     pub(crate) fn compact(&self) -> Result<()> {
         let again = self.again.as_ref().context("this server keeps nothing over a restart")?;
         let (_, address) = again.etcd.as_ref().context("only etcd is compacted")?;
-        let etcd = Client::plain(address);
-        // Any key will do: the answer's header has the revision.
-        let header = etcd.post("/v3/kv/range", &json!({"key": "AA=="}))?.text()?;
-        let header: Value = serde_json::from_str(&header).context("etcd does not answer in JSON")?;
-        let revision = header["header"]["revision"].as_str().context("etcd says no revision")?.to_owned();
-        let response = etcd.post("/v3/kv/compaction", &json!({"revision": revision, "physical": true}))?;
-        let status = response.status;
-        ensure!(status == 200, "etcd does not compact: {status} {}", response.text()?);
-        Ok(())
+        compact(address)
     }
 
     /// An error with the last words of a process that ended.
@@ -453,6 +465,19 @@ pub(crate) fn etcd_command(binary: &Path, options: &[&str], client: &str) -> Res
         .arg(format!("--initial-advertise-peer-urls={peer}"))
         .arg(format!("--initial-cluster=default={peer}"));
     Ok(command)
+}
+
+/// Lets an etcd give up its history up to now.
+fn compact(address: &str) -> Result<()> {
+    let etcd = Client::plain(address);
+    // Any key will do: the answer's header has the revision.
+    let header = etcd.post("/v3/kv/range", &json!({"key": "AA=="}))?.text()?;
+    let header: Value = serde_json::from_str(&header).context("etcd does not answer in JSON")?;
+    let revision = header["header"]["revision"].as_str().context("etcd says no revision")?.to_owned();
+    let response = etcd.post("/v3/kv/compaction", &json!({"revision": revision, "physical": true}))?;
+    let status = response.status;
+    ensure!(status == 200, "etcd does not compact: {status} {}", response.text()?);
+    Ok(())
 }
 
 /// A line of what the kernel says about a process, in KiB.

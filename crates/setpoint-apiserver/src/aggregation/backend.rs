@@ -138,6 +138,11 @@ impl Backend {
         self.is_available.swap(is_available, Ordering::Relaxed)
     }
 
+    /// Whether it answers for its schemas itself.
+    pub(crate) fn has_own_document(&self) -> bool {
+        self.open_api.read().as_ref().is_none_or(|known| known.converted.is_none())
+    }
+
     /// What is known of its schemas.
     pub(crate) fn open_api(&self) -> Option<Arc<OpenApi>> {
         self.open_api.read().clone()

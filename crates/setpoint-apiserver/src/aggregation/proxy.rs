@@ -92,7 +92,12 @@ pub(crate) async fn forward(
         return upgrade(core, backend, parts, user, response, room);
     }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(words::unreachable("it switched protocols, and nobody asked for it"));
+        let protocol = response.headers().get(header::UPGRADE).and_then(|value| value.to_str().ok());
+        let why = format!(
+            "backend tried to switch protocol {:?} when \"\" was requested",
+            protocol.unwrap_or_default()
+        );
+        return Ok(words::text(StatusCode::SERVICE_UNAVAILABLE, &why));
     }
     let ends = [core.watch_token(), backend.ended.clone()];
     let place = if is_long { Some(core.limits.watch(user)?) } else { None };

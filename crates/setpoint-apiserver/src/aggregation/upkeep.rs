@@ -197,7 +197,8 @@ async fn look_again(core: Weak<Core>, backend: &Backend) {
         tokio::time::sleep(LEAST_PAUSE).await;
         tokio::select! {
             biased;
-            () = backend.wake.notified() => {}
+            // What was in the way may be gone.
+            () = backend.wake.notified() => bad_pause = FIRST_BAD,
             () = tokio::time::sleep(pause) => {}
         }
     }

@@ -4,6 +4,9 @@ use std::error::Error;
 use std::io;
 
 use http::{HeaderValue, Response, StatusCode, header};
+use jiff::Timestamp;
+use rustls::CertificateError;
+use rustls::pki_types::UnixTime;
 
 use crate::response::{Body, respond};
 use crate::upstream::chain;
@@ -38,7 +41,7 @@ pub(super) fn reason(error: &(dyn Error + 'static), authority: &str) -> String {
             _ => {}
         }
         if let Some(rustls::Error::InvalidCertificate(why)) = one.downcast_ref::<rustls::Error>() {
-            return format!("tls: failed to verify certificate: x509: {why}");
+            return format!("tls: failed to verify certificate: x509: {}", untrusted(why));
         }
         // An error of input and output hides what it is made of.
         source = match io.and_then(io::Error::get_ref) {
@@ -47,4 +50,33 @@ pub(super) fn reason(error: &(dyn Error + 'static), authority: &str) -> String {
         };
     }
     chain(error)
+}
+
+/// What is wrong with a certificate.
+fn untrusted(why: &CertificateError) -> String {
+    let is_not_now = |now: &UnixTime, relation: &str, limit: &UnixTime| {
+        let time = |time: &UnixTime| {
+            let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+            Timestamp::from_second(seconds).map(|time| time.to_string()).unwrap_or_default()
+        };
+        format!(
+            "certificate has expired or is not yet valid: current time {} is {relation} {}",
+            time(now),
+            time(limit)
+        )
+    };
+    match why {
+        // The other one is of an authority of the same name, with another key.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "certificate signed by unknown authority".to_owned()
+        }
+        CertificateError::NotValidForNameContext { expected, presented } if !presented.is_empty() => {
+            // Each is of the form `DnsName("api.wardle.svc")`, or an address, which Go leaves out.
+            let names: Vec<&str> = presented.iter().filter_map(|name| name.split('"').nth(1)).collect();
+            format!("certificate is valid for {}, not {}", names.join(", "), expected.to_str())
+        }
+        CertificateError::ExpiredContext { time, not_after } => is_not_now(time, "after", not_after),
+        CertificateError::NotValidYetContext { time, not_before } => is_not_now(time, "before", not_before),
+        other => other.to_string(),
+    }
 }

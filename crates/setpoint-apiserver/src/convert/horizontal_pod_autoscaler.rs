@@ -11,6 +11,7 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+const CURRENT: &str = "currentReplicas";
 
 pub(super) fn to_v1(object: &mut Value) {
     let mut annotations = Map::new();
@@ -32,6 +33,8 @@ pub(super) fn to_v1(object: &mut Value) {
         }
         keep(&mut annotations, CURRENT_METRICS, current.iter().map(status_to_v1).collect());
         keep(&mut annotations, CONDITIONS, take_list(status, "conditions"));
+        // v2 leaves zero out, and v1 does not.
+        status.entry(CURRENT).or_insert_with(|| 0.into());
     }
     if !annotations.is_empty() {
         let all = &mut object["metadata"]["annotations"];
@@ -66,6 +69,9 @@ pub(super) fn to_v2(object: &mut Value) {
         };
         put_list(status, "currentMetrics", current.into_iter());
         put_list(status, "conditions", list(conditions).into_iter());
+        if status.get(CURRENT) == Some(&0.into()) {
+            status.remove(CURRENT);
+        }
     }
 }
 
@@ -149,6 +155,7 @@ mod tests {
         to_v1(&mut object);
         assert_eq!(object["spec"]["targetCPUUtilizationPercentage"], 80);
         assert!(object["spec"].get("metrics").is_none());
+        assert_eq!(object["status"]["currentReplicas"], 0);
         let text = object["metadata"]["annotations"][METRICS].as_str().unwrap();
         assert!(
             text.contains(r#"{"type":"Pods","pods":{"metricName":"rps","targetAverageValue":"1k"}}"#),

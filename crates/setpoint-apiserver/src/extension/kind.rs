@@ -189,6 +189,11 @@ impl Declared {
         &self.group
     }
 
+    /// Its group, with each of its versions.
+    pub(super) fn group_versions(&self) -> impl Iterator<Item = (String, String)> {
+        self.versions.iter().map(|version| (self.group.clone(), version.name.clone()))
+    }
+
     /// `flunders.wardle.example.com`.
     pub(super) fn name(&self) -> String {
         format!("{}.{}", self.plural, self.group)

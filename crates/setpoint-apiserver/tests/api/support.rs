@@ -10,6 +10,9 @@ use setpoint_apiserver::{ApiServer, AsUser, Body, User};
 use setpoint_env::Env;
 use tower::ServiceExt;
 
+#[cfg(feature = "etcd")]
+mod over_etcd;
+
 pub(crate) struct Api {
     pub(crate) server: ApiServer,
     service: AsUser,
@@ -54,6 +57,10 @@ impl Answer {
 
 impl Api {
     pub(crate) fn new() -> Api {
+        #[cfg(feature = "etcd")]
+        if let Some(server) = over_etcd::server() {
+            return Api::with(server);
+        }
         Api::with(ApiServer::builder().env(Env::seeded(1)).build())
     }
 

@@ -64,7 +64,6 @@ files! { EXTENSION_SERVER in "extension";
     "config/server/kustomization.yaml" from "config/server/kustomization.yaml",
     "config/server/namespace.yaml" from "../project/config/manager/namespace.yaml",
     "config/server/service.yaml" from "config/server/service.yaml",
-    "src/install.rs" from "src/install.rs",
     "src/lib.rs" from "src/lib.rs",
     "src/main.rs" from "src/main.rs",
     "src/store.rs" from "src/store.rs",

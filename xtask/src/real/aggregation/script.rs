@@ -84,14 +84,15 @@ spec:
 /// Our own extension server, and a program on client-go that reads its kinds.
 pub(super) struct Own<'a> {
     pub(super) example: &'a Path,
+    pub(super) tides: &'a Path,
     pub(super) client_go: &'a Path,
 }
 
 /// Who plays, and what is played with.
-struct Player<'a> {
-    transcript: &'a mut Transcript,
-    kubectl: Kubectl,
-    client: Client,
+pub(super) struct Player<'a> {
+    pub(super) transcript: &'a mut Transcript,
+    pub(super) kubectl: Kubectl,
+    pub(super) client: Client,
     sample: &'a mut Sample,
 }
 
@@ -119,6 +120,8 @@ pub(super) fn play(
     player.collect()?;
     player.dead()?;
     player.unregister()?;
+    player.attacks(server)?;
+    player.tides(own, server)?;
     player.example(own, server)
 }
 
@@ -128,11 +131,11 @@ impl Player<'_> {
     }
 
     /// Runs a command, which must succeed; what it prints is a step.
-    fn say(&mut self, line: &str) -> Result<()> {
+    pub(super) fn say(&mut self, line: &str) -> Result<()> {
         self.say_given(line, None)
     }
 
-    fn say_given(&mut self, line: &str, input: Option<&str>) -> Result<()> {
+    pub(super) fn say_given(&mut self, line: &str, input: Option<&str>) -> Result<()> {
         let text = self.printed(line, input)?;
         ensure!(text.starts_with("0 "), "kubectl {line}\nfails: {text}");
         self.transcript.step(line, text);
@@ -140,7 +143,7 @@ impl Player<'_> {
     }
 
     /// Runs a command that must fail, and say this.
-    fn fails(&mut self, line: &str, input: Option<&str>, words: &str) -> Result<()> {
+    pub(super) fn fails(&mut self, line: &str, input: Option<&str>, words: &str) -> Result<()> {
         let text = self.printed(line, input)?;
         ensure!(!text.starts_with("0 "), "kubectl {line}\nsucceeds, and must not: {text}");
         ensure!(text.contains(words), "kubectl {line}\nlacks:  {words}\nprints: {text}");
@@ -149,7 +152,7 @@ impl Player<'_> {
     }
 
     /// Runs a command, which must print this: what fails in the same way on both is no success.
-    fn expect(&mut self, line: &str, input: Option<&str>, expected: &str) -> Result<()> {
+    pub(super) fn expect(&mut self, line: &str, input: Option<&str>, expected: &str) -> Result<()> {
         let text = self.printed(line, input)?;
         ensure!(text.contains(expected), "kubectl {line}\nlacks:  {expected}\nprints: {text}");
         self.transcript.step(line, text);
@@ -163,7 +166,7 @@ impl Player<'_> {
     }
 
     /// Runs a command until it prints this; what it prints then is a step.
-    fn until(&mut self, line: &str, expected: &str) -> Result<()> {
+    pub(super) fn until(&mut self, line: &str, expected: &str) -> Result<()> {
         let begun = Instant::now();
         loop {
             let text = self.printed(line, None)?;
@@ -277,12 +280,12 @@ impl Player<'_> {
         self.say_given("apply --server-side --field-manager=first -f -", Some(applied))?;
         self.fails(
             "apply --server-side --field-manager=second -f -",
-            Some(&applied.replace("flunderReference: x", "flunderReference: y")),
+            Some(&applied.replace("flunderReference: x", "flunderReference: other")),
             "conflict with \"first\"",
         )?;
         self.say_given(
             "apply --server-side --force-conflicts --field-manager=second -f -",
-            Some(&applied.replace("flunderReference: x", "flunderReference: y")),
+            Some(&applied.replace("flunderReference: x", "flunderReference: other")),
         )?;
         self.say("get flunder applied -o json --show-managed-fields")?;
         self.say_given("apply -f -", Some(&applied.replace("name: applied", "name: old-way")))?;
@@ -333,7 +336,7 @@ impl Player<'_> {
         self.say_given("create -f -", Some(flunder))?;
         self.sample.kill();
         self.raw(&format!("/apis/{GROUP}/v1beta1/flunders")).map(|()| self.forget_words())?;
-        self.fails("get flunders", None, "error")?;
+        self.fails("get flunders", None, "ServiceUnavailable")?;
         self.condition("v1beta1", "FailedDiscoveryCheck")?;
         self.sample.start()?;
         self.condition("v1beta1", "Passed")?;

@@ -35,6 +35,13 @@ impl Transcript {
 }
 
 impl Transcript {
+    /// Keeps only this of the last step.
+    pub(super) fn keep_last(&mut self, words: &str) {
+        if let Some((_, text)) = self.parts.last_mut().and_then(|part| part.steps.last_mut()) {
+            words.clone_into(text);
+        }
+    }
+
     /// Keeps only the first bytes of the last step.
     pub(super) fn shorten_last(&mut self, length: usize) {
         if let Some((_, text)) = self.parts.last_mut().and_then(|part| part.steps.last_mut()) {

@@ -63,7 +63,7 @@ fn serve(tools: &Tools<'_>, project: &Path) -> Result<()> {
         ensure!(rendered.contains(&format!("kind: {kind}\n")), "no {kind}:\n{rendered}");
     }
     let mut program = Command::new(tools.target.join("debug").join(PROJECT));
-    program.args(["--listen", "localhost:0", "--kubeconfig"]).arg(server.kubeconfig());
+    program.args(["--listen", "127.0.0.1:0", "--kubeconfig"]).arg(server.kubeconfig());
     let _program = stage.start(program, "program.log")?;
     let sample = path("config/samples/tide.yaml");
     let accepted = stage

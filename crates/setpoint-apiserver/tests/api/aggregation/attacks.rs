@@ -269,7 +269,12 @@ async fn another_hosts_certificate_is_not_taken() {
     let api = Api::with(server);
     api.post(SERVICES, &api_service(&backend.bundle)).await.ok();
     let message = becomes(&api, "FailedDiscoveryCheck").await;
-    assert!(message.contains("api.wardle.svc"), "{message}");
+    let why = "tls: failed to verify certificate: x509: certificate is valid for kubernetes, ";
+    assert!(message.contains(why), "{message}");
+    assert!(
+        message.ends_with("localhost, other.wardle.svc, not api.wardle.svc"),
+        "names, and no addresses: {message}"
+    );
     // Whatever somebody writes into the condition, nobody is talked to.
     let claimed = json!({"status": {"conditions": [{"type": "Available", "status": "True", "reason": "Passed",
         "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z"}]}});

@@ -92,6 +92,53 @@ async fn schemas_of_a_backend_are_there_and_go_with_it() {
     assert_eq!(api.get(&url).await.code, 404);
 }
 
+/// Servers on older libraries know v2 alone.
+#[tokio::test]
+async fn schemas_of_version_2_are_told_in_both_versions() {
+    let kind = json!({"group": GROUP, "version": "v1", "kind": "Flunder"});
+    let reference = json!({"$ref": "#/definitions/com.example.wardle.v1.Flunder"});
+    let whole = json!({"swagger": "2.0", "info": {"title": "wardle"},
+        "paths": {
+            "/apis/wardle.example.com/v1/flunders": {"post": {"operationId": "createFlunder", "consumes": ["*/*"],
+                "produces": ["application/json"], "x-kubernetes-group-version-kind": kind,
+                "parameters": [{"name": "body", "in": "body", "schema": reference}],
+                "responses": {"200": {"description": "OK", "schema": reference}}}},
+            "/api/v1/pods": {"get": {"operationId": "stolen"}},
+        },
+        "definitions": {"com.example.wardle.v1.Flunder": {"type": "object", "description": "A flunder."}}});
+    let setup = Setup {
+        instead: Arc::new(move |asked: &str| match asked {
+            "/openapi/v3" => {
+                let answer = http::Response::builder().status(404);
+                Some(answer.body(super::backend::full("")).unwrap())
+            }
+            "/openapi/v2" => Some(document("application/json", &whole)),
+            _ => None,
+        }),
+        ..Setup::default()
+    };
+    let (api, _backend) = with_backend(setup).await;
+    let path = format!("apis/{GROUP}/v1");
+    eventually(&api, async |api| !api.get("/openapi/v3").await.ok()["paths"][&path].is_null()).await;
+    let index = api.get("/openapi/v3").await.ok();
+    let url = index["paths"][&path]["serverRelativeURL"].as_str().unwrap().to_owned();
+    let schema = "com.example.wardle.v1.Flunder";
+    let found = api.get(&url).await.ok();
+    assert_eq!(found["components"]["schemas"][schema]["description"], "A flunder.");
+    let post = &found["paths"]["/apis/wardle.example.com/v1/flunders"]["post"];
+    let expect = format!("#/components/schemas/{schema}");
+    assert_eq!(post["requestBody"]["content"]["*/*"]["schema"]["$ref"], expect);
+    assert!(found["paths"]["/api/v1/pods"].is_null(), "it has no say in those");
+    assert_eq!(api.get(&format!("/openapi/v3/{path}?hash=old")).await.code, 301);
+    let whole = api.get("/openapi/v2").await.ok();
+    assert_eq!(whole["definitions"][schema]["description"], "A flunder.");
+    let post = &whole["paths"]["/apis/wardle.example.com/v1/flunders"]["post"];
+    assert_eq!(post["parameters"][0]["schema"]["$ref"], format!("#/definitions/{schema}"));
+    api.delete(&format!("{SERVICES}/v1.{GROUP}"), &Value::Null).await.ok();
+    assert!(api.get("/openapi/v3").await.ok()["paths"][&path].is_null());
+    assert_eq!(api.get(&url).await.code, 404);
+}
+
 #[tokio::test]
 async fn a_backend_that_never_tells_its_schemas_has_its_resources_shown_and_its_state_told() {
     let setup = Setup { silent: &["/openapi/v3"], ..Setup::default() };

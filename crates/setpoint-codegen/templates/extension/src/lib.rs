@@ -1,14 +1,12 @@
 //! An extension API server for the kind `Widget`.
 
 pub mod api;
-mod install;
 mod store;
 
 use kube::Client;
 use setpoint::Env;
 use setpoint_apiserver::extension::{Delegation, ExtensionError, ExtensionServer, Invalid, Kind};
 
-pub use install::install;
 pub use store::Store;
 
 /// The name of the program, its service and its service account.

@@ -1,17 +1,17 @@
 //! Serves the kind until Ctrl-C or SIGTERM.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Parser;
-use kube::Client;
 use setpoint::{ClientConfig, Env};
-use setpoint_apiserver::pki::{CertificateAuthority, Identity, Pem};
+use setpoint_apiserver::extension::Beside;
+use setpoint_apiserver::pki::{Identity, Pem};
 use setpoint_apiserver::serve::CancellationToken;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use widget_operator::{NAME, NAMESPACE, install, server};
+use widget_operator::{NAME, NAMESPACE, server};
 
 /// An extension API server for the kind Widget
 #[derive(Parser)]
@@ -41,29 +41,29 @@ async fn main() -> anyhow::Result<()> {
     let client = config.connect().await?;
     let server = server(client.clone(), &env).await?;
     let listener = TcpListener::bind(options.listen).await?;
-    let identity = identity(&options, &client, listener.local_addr()?.port(), &env).await?;
     let shutdown = CancellationToken::new();
+    let serving = async {
+        match &options.tls {
+            Some(folder) => server.serve(listener, &identity(folder)?, shutdown).await?,
+            None => server.serve_beside(&client, &Beside::new(NAMESPACE, NAME), listener, shutdown).await?,
+        }
+        anyhow::Ok(())
+    };
     tokio::select! {
-        served = server.serve(listener, &identity, shutdown) => served?,
+        served = serving => served?,
         stopped = stop() => stopped?,
     }
     server.close().await;
     Ok(())
 }
 
-/// The certificate that others made, or one of its own, which the cluster is told of.
-async fn identity(options: &Options, client: &Client, port: u16, env: &Env) -> anyhow::Result<Identity> {
-    if let Some(folder) = &options.tls {
-        let read = |name: &str| {
-            let path = folder.join(name);
-            std::fs::read_to_string(&path).with_context(|| path.display().to_string())
-        };
-        return Ok(Identity::from_pem(Pem { certificate: read("tls.crt")?, key: read("tls.key")? })?);
-    }
-    let authority = CertificateAuthority::generate(env)?;
-    let identity = authority.issue_server([format!("{NAME}.{NAMESPACE}.svc")])?;
-    install(client, port, authority.certificate_pem()).await?;
-    Ok(identity)
+/// The certificate that others made.
+fn identity(folder: &Path) -> anyhow::Result<Identity> {
+    let read = |name: &str| {
+        let path = folder.join(name);
+        std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+    };
+    Ok(Identity::from_pem(Pem { certificate: read("tls.crt")?, key: read("tls.key")? })?)
 }
 
 /// Returns when the program is told to end.

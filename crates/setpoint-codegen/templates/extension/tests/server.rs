@@ -7,12 +7,13 @@ use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use setpoint::Env;
+use setpoint_apiserver::extension::Beside;
 use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_apiserver::serve::CancellationToken;
 use setpoint_apiserver::{ApiServer, FrontProxy, User};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use widget_operator::{NAME, NAMESPACE, api, install, server};
+use widget_operator::{NAME, NAMESPACE, api, server};
 
 /// A cluster with the server behind it.
 struct Cluster {
@@ -34,13 +35,11 @@ impl Cluster {
         let account = format!("system:serviceaccount:{NAMESPACE}:{NAME}");
         let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{NAMESPACE}")];
         let own = server(api.client_as(User::new(account, groups)), &env).await.expect("its roles are enough");
-        let authority = CertificateAuthority::generate(&env).unwrap();
-        let identity = authority.issue_server([format!("{NAME}.{NAMESPACE}.svc")]).unwrap();
         let listener = TcpListener::bind("localhost:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let serving =
-            tokio::spawn(async move { own.serve(listener, &identity, CancellationToken::new()).await.unwrap() });
-        install(&client, port, authority.certificate_pem()).await.unwrap();
+        let (admin, beside) = (client.clone(), Beside::new(NAMESPACE, NAME));
+        let serving = tokio::spawn(async move {
+            own.serve_beside(&admin, &beside, listener, CancellationToken::new()).await.unwrap();
+        });
         let cluster = Cluster { client, _serving: serving };
         cluster.is_ready().await;
         cluster

@@ -9,10 +9,11 @@ use kube::api::{
     Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
 use setpoint::Env;
+use setpoint_apiserver::extension::Beside;
 use setpoint_apiserver::pki::CertificateAuthority;
 use setpoint_apiserver::serve::CancellationToken;
 use setpoint_apiserver::{ApiServer, FrontProxy, User};
-use tide_server::{NAME, NAMESPACE, api, install, server};
+use tide_server::{NAME, NAMESPACE, api, server};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -43,20 +44,13 @@ impl Cluster {
         let own = server(api.client_as(User::new(account, groups)), &env)
             .await
             .expect("its roles are enough");
-        let authority = CertificateAuthority::generate(&env).unwrap();
-        let identity = authority
-            .issue_server([format!("{NAME}.{NAMESPACE}.svc")])
-            .unwrap();
         let listener = TcpListener::bind("localhost:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let (admin, beside) = (client.clone(), Beside::new(NAMESPACE, NAME));
         let serving = tokio::spawn(async move {
-            own.serve(listener, &identity, CancellationToken::new())
+            own.serve_beside(&admin, &beside, listener, CancellationToken::new())
                 .await
-                .unwrap()
+                .unwrap();
         });
-        install(&client, port, authority.certificate_pem())
-            .await
-            .unwrap();
         let cluster = Cluster {
             client,
             _serving: serving,
