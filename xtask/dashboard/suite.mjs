@@ -257,6 +257,8 @@ try {
     const kinds = [
       ["a key's life", key, (n) => ["scale", 2 - (n % 2)], `document.querySelector(".story .round")?.dataset.key`],
       ["an object", "#/objects?resource=foos.samplecontroller.k8s.io&key=default%2Fexample-foo", (n) => ["scale", 2 - (n % 2)], `document.querySelector(".history li")?.dataset.key`],
+      ["a list of objects", "#/objects?resource=foos.samplecontroller.k8s.io", (n) => ["scale", 2 - (n % 2)], `[...document.querySelectorAll(".row")].find((it) => it.innerText.includes("example-foo"))?.innerText`],
+      ["what is in a stage", "#/loop?stage=reflector", (n) => ["scale", 2 - (n % 2)], `[...document.querySelectorAll("section.card tr")].find((it) => it.innerText.startsWith("foos"))?.cells[2].innerText`],
       // What they count is a controller's write: it is the change, by the server's own clock.
       ["the numbers of the loop", "#/loop", (n) => ["scale", 2 - (n % 2)], `document.querySelector("#stage-server .more")?.innerText`, "write"],
       ["what follows, in Play", "#/play", (n) => ["scale", 2 - (n % 2)], `document.querySelector(".ticker li")?.dataset.key`],
@@ -315,9 +317,23 @@ try {
     await page.open(demo.url);
     await page.until(`document.querySelector(".status").innerText === "live"`, "the page is live");
     await page.click("a[href='#/play']");
+    // When it was found, by the server's own clock, when the view was opened, and when the card was there.
+    await page.see(`(() => {
+      const watched = window.watched = {};
+      const source = new EventSource("/api/stream?key=stamped");
+      source.addEventListener("facts", (event) => { for (const fact of JSON.parse(event.data).facts) if (fact.event.type === "finding") { watched.found ??= Date.parse(fact.at); source.close(); } });
+      const look = () => {
+        if (location.hash === "#/findings") watched.opened ??= Date.now();
+        if (document.querySelector("[data-kind=loop]")) watched.seen = Date.now(); else requestAnimationFrame(look);
+      };
+      look();
+    })()`);
     await page.click("button[data-act=loop]");
     await page.click("a[href='#/findings']");
     await page.until(`!!document.querySelector("[data-kind=loop]")`, "the loop is found");
+    await page.until("!!window.watched.found", "it is told, too");
+    const { seen, found, opened } = await page.see("window.watched");
+    judge("from a finding to its card", [seen - Math.max(found, opened)]);
     const said = await page.see(text("[data-kind=loop]"));
     for (const word of ["stamp", "default/stamped", "configmaps", "data.lastReconcile"]) assert(said.includes(word), `${said} does not name ${word}`);
     assert(!(await page.see(`[...document.querySelectorAll("[data-kind=hot]")].some((it) => it.innerText.includes("stamp"))`)), "what the loop explains is said twice");
