@@ -446,7 +446,12 @@ try {
     await page.key("3");
     await page.until(`!!document.querySelector("input[type=search]")`, "objects");
     await page.key("/");
-    await page.until(`document.activeElement.type === "search"`, "the search has the focus");
+    await page.until(`document.activeElement.placeholder === "part of a name"`, "the search has the focus");
+    // Also where another field comes before it, and where that one is hidden.
+    await page.see("document.activeElement.blur()");
+    await go("#/objects?resource=nodes", `document.querySelector("select[aria-label=Kind]").value === "nodes"`, "nodes");
+    await page.key("/");
+    await page.until(`document.activeElement.placeholder === "part of a name"`, "the search of a kind without namespaces has the focus");
     // A life by keyboard alone: to the first key, open it, close it.
     await page.see("document.activeElement.blur()");
     await page.key("2");
