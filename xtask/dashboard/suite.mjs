@@ -87,9 +87,17 @@ async function undisturbed(run, slowest = (took) => took, limit = LIMIT) {
       late = Math.max(late, performance.now() - last - 10);
       last = performance.now();
     }, 10);
-    const took = await run();
+    let [took, error] = [/** @type {any} */ (undefined), /** @type {unknown} */ (undefined)];
+    try {
+      took = await run();
+    } catch (caught) {
+      error = caught;
+    }
     clearInterval(timer);
-    if (late < LATE || slowest(took) < limit) return took;
+    if (late < LATE || (!error && slowest(took) < limit)) {
+      if (error) throw error;
+      return took;
+    }
     if (tries === 9) throw new Error(`the machine is too busy to measure: it stood still for ${late.toFixed(0)} ms`);
     stoodStill += 1;
     await pause(2000);
@@ -631,8 +639,10 @@ try {
   });
   await stop(demo.process);
 
+  /** @type {{process: any, url: string} | undefined} */
+  let crowd;
   await check("100,000 objects are scrolled, at 5,000 facts a second, and no name becomes markup", async () => {
-    const crowd = await start(options.crowd, [`127.0.0.1:${port}`]);
+    crowd = await start(options.crowd, [`127.0.0.1:${port}`]);
     const other = await browser.page();
     await other.size(1280, 900, false);
     await other.open(crowd.url);
@@ -675,8 +685,9 @@ try {
     await other.until(`${text("pre")}.includes("<script>window.hacked=1</script>")`, "a value is shown as it is");
     assert((await other.see("window.hacked")) === undefined && (await other.see("document.querySelectorAll('main img, main script').length")) === 0, "a name has become markup");
     quiet(other);
-    await stop(crowd.process);
   });
+  // Also when the check has failed: it takes the port, and much of the machine.
+  if (crowd) await stop(crowd.process);
 
   await check("a stranger is refused where others can reach it", async () => {
     const up = await start(options.setpoint, ["up", "--memory", "--listen", "127.0.0.1:0", "--kubeconfig", join(options.shots, "kubeconfig"), "--dashboard", `0.0.0.0:${port}`], /dashboard\s+(\S+)/);
