@@ -215,13 +215,15 @@ impl Findings {
 
     /// All that was found, what goes on and the worst first.
     pub(crate) fn all(&self, now: Timestamp, tally: &Tally) -> Vec<Finding> {
-        let explains = |kind: Kind, (_, controller, key): &(Kind, Name, ObjectKey)| {
+        let explains = |kind: Kind, (_, controller, key): &(Kind, Name, ObjectKey), hot: &Finding| {
             let found = self.found.peek(&(kind, controller.clone(), key.clone()));
-            found.is_some_and(|found| !found.at(now).is_over)
+            found.is_some_and(|found| !found.at(now).is_over || hot.at(now).is_over)
         };
-        // A key that triggers itself, or is undone, is hot for that reason: it is said once.
-        let is_explained = |place| explains(Kind::Loop, place) || explains(Kind::PingPong, place);
-        let found = self.found.iter().filter(|(place, _)| place.0 != Kind::Hot || !is_explained(place));
+        // A key that triggers itself, or is undone, is hot for that reason: it is said once, also when both are over.
+        let is_explained =
+            |place, hot| explains(Kind::Loop, place, hot) || explains(Kind::PingPong, place, hot);
+        let found =
+            self.found.iter().filter(|(place, found)| place.0 != Kind::Hot || !is_explained(place, found));
         let mut all: Vec<Finding> =
             found.map(|(place, finding)| self.with_others(place, finding.at(now))).collect();
         all.extend(tally.caches().filter_map(|(name, cache)| {
@@ -467,7 +469,13 @@ mod tests {
         );
         (0..20).for_each(|n| heard.start(50 + n, Reason::new(Cause::Resync)));
         assert_eq!(heard.kinds(80), [(Kind::PingPong, false)], "that it is hot is said by it");
-        assert_eq!(heard.kinds(60_000), [(Kind::PingPong, true), (Kind::Hot, true)]);
+        assert_eq!(heard.kinds(60_000), [(Kind::PingPong, true)], "also when both are over");
+        (0..20).for_each(|n| heard.start(60_000 + n, Reason::new(Cause::Resync)));
+        assert_eq!(
+            heard.kinds(60_030),
+            [(Kind::Hot, false), (Kind::PingPong, true)],
+            "that is another reason"
+        );
     }
 
     #[test]

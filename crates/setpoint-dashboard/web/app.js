@@ -86,7 +86,7 @@ document.addEventListener("keydown", (event) => {
   const view = VIEWS[Number(event.key) - 1];
   if (view && !links.get(view.name).hidden) location.hash = `#/${view.name}`;
   else if (event.key === "?") keys.showModal();
-  else if (event.key === "/") /** @type {HTMLElement | null} */ (main.querySelector("input[type=search]"))?.focus();
+  else if (event.key === "/") /** @type {HTMLElement | null} */ (main.querySelector("input[data-main]"))?.focus();
   else return;
   event.preventDefault();
 });

@@ -59,7 +59,7 @@ export class KeysView {
     this.controller = choice("Controller", [["", "every controller"]]);
     this.kind = choice("Kind", [["", "any kind"]]);
     this.namespace = h("input", { type: "search", placeholder: "namespace", "aria-label": "Namespace", onchange: change });
-    this.key = h("input", { type: "search", placeholder: "part of a key", "aria-label": "Key", onchange: change });
+    this.key = h("input", { type: "search", placeholder: "part of a key", "data-main": true, "aria-label": "Key", onchange: change });
     this.outcome = choice("Outcome", [["", "any outcome"], ["failed", "failed"], ["loop", "loops"], ["writes", "wrote something"]]);
     this.sort = choice("Order", [["", "latest first"], ["busiest", "busiest first"], ["name", "by name"]]);
     this.live = h("button", { "aria-pressed": "true", onclick: () => this.stop(this.end === null ? this.stream.now() : null) }, "● Live");

@@ -3,13 +3,14 @@
 /**
  * @typedef {{is: string, from: number, to: number | null, isBad?: boolean, id?: number}} Piece
  * @typedef {{is: string, at: number}} Mark
- * @typedef {{controller: string, key: string, pieces: Piece[], marks: Mark[], facts: any[], kinds: Set<string>, last: number, first: number,
+ * @typedef {{controller: string, key: string, pieces: Piece[], marks: Mark[], facts: any[], kinds: Set<string>, last: number, first: number, drawnFrom: number,
  *   reconciles: number, failures: number, loops: number, writes: number}} Life
  */
 
-/** How many keys are followed, and how much of each. */
+/** How many keys are followed, and how much of each: a hot key has some nine pieces and two marks a round. */
 const MOST_LIVES = 3000;
-const MOST_PIECES = 400;
+const MOST_PIECES = 1200;
+const MOST_MARKS = 600;
 const MOST_FACTS = 400;
 
 export class Lives {
@@ -36,7 +37,7 @@ export class Lives {
     keep(life.facts, fact, MOST_FACTS);
     switch (event.type) {
       case "added":
-        keep(life.marks, { is: event.reason.isOwnWrite ? "own" : "event", at: ms }, MOST_PIECES);
+        keepMark(life, { is: event.reason.isOwnWrite ? "own" : "event", at: ms });
         if (event.reason.resource) life.kinds.add(event.reason.resource);
         break;
       case "delayed": end(life, "wait", ms); begin(life, { is: "wait", from: ms, to: ms + event.delay / 1e6 }); break;
@@ -51,7 +52,7 @@ export class Lives {
         life.failures += isBad ? 1 : 0;
         break;
       }
-      case "write": keep(life.marks, { is: event.result.isUnchanged ? "nothing" : event.result.is === "written" || event.result.is === "gone" ? "write" : "refused", at: ms }, MOST_PIECES); life.writes += 1; break;
+      case "write": keepMark(life, { is: event.result.isUnchanged ? "nothing" : event.result.is === "written" || event.result.is === "gone" ? "write" : "refused", at: ms }); life.writes += 1; break;
       case "finding": if (event.finding.is === "selfTriggered") life.loops += 1; break;
       default: break;
     }
@@ -69,7 +70,7 @@ export class Lives {
     const id = `${controller}\n${key}`;
     let life = this.all.get(id);
     if (!life) {
-      life = { controller, key, pieces: [], marks: [], facts: [], kinds: new Set(), first: ms, last: ms, reconciles: 0, failures: 0, loops: 0, writes: 0 };
+      life = { controller, key, pieces: [], marks: [], facts: [], kinds: new Set(), first: ms, last: ms, drawnFrom: 0, reconciles: 0, failures: 0, loops: 0, writes: 0 };
     } else this.all.delete(id);
     // The last one to be heard of is the last one to be forgotten.
     this.all.set(id, life);
@@ -78,15 +79,23 @@ export class Lives {
   }
 }
 
-/** @template T @param {T[]} list @param {T} item @param {number} most */
+/** Says what is not kept any more. @template T @param {T[]} list @param {T} item @param {number} most @returns {T | undefined} */
 function keep(list, item, most) {
   list.push(item);
-  if (list.length > most) list.shift();
+  return list.length > most ? list.shift() : undefined;
 }
 
 /** @param {Life} life @param {Piece} piece */
 function begin(life, piece) {
-  keep(life.pieces, piece, MOST_PIECES);
+  const gone = keep(life.pieces, piece, MOST_PIECES);
+  // Nothing is drawn of a time of which something is missing: writes without their reconciles would be another story.
+  if (gone) life.drawnFrom = Math.max(life.drawnFrom, gone.to ?? gone.from);
+}
+
+/** @param {Life} life @param {Mark} mark */
+function keepMark(life, mark) {
+  const gone = keep(life.marks, mark, MOST_MARKS);
+  if (gone) life.drawnFrom = Math.max(life.drawnFrom, gone.at);
 }
 
 /** @param {Life} life @param {string} is @param {number} ms @param {boolean} [isBad] */
@@ -131,17 +140,21 @@ export function colours() {
  */
 export function drawLife(at, life, top, x, width, now, ink) {
   const middle = top + ROW / 2;
+  /** @type {Record<string, number>} */
+  const drawn = {};
   for (const piece of life.pieces) {
     const from = x(piece.from);
     const to = x(piece.to ?? now);
-    if (to < 0 || from > width) continue;
+    // What would be drawn upon the same pixel is not drawn again.
+    if (to < 0 || from > width || piece.from < life.drawnFrom || (!piece.isBad && to < (drawn[piece.is] ?? -99))) continue;
+    drawn[piece.is] = Math.max(to, from + 3);
     drawPiece(at, piece, Math.max(-9, from), Math.min(width + 9, Math.max(to, from + 3)), middle, ink);
   }
   /** @type {Record<string, number>} */
   const last = {};
   for (const mark of life.marks) {
     const place = x(mark.at);
-    if (place < -6 || place > width + 6 || place - (last[mark.is] ?? -99) < NEAR) continue;
+    if (place < -6 || place > width + 6 || mark.at < life.drawnFrom || place - (last[mark.is] ?? -99) < NEAR) continue;
     last[mark.is] = place;
     drawMark(at, mark, place, top, ink);
   }

@@ -30,7 +30,7 @@ export class ObjectsView {
     /** @type {Set<string>} */
     this.isNamespaced = new Set();
     this.choose = h("select", { "aria-label": "Kind", onchange: () => this.go(this.choose.value, "") });
-    this.search = h("input", { type: "search", placeholder: "part of a name", "aria-label": "Search objects", oninput: () => this.list.refresh() });
+    this.search = h("input", { type: "search", placeholder: "part of a name", "data-main": true, "aria-label": "Search objects", oninput: () => this.list.refresh() });
     this.namespace = h("input", { type: "search", placeholder: "namespace", "aria-label": "Namespace", hidden: true, oninput: () => this.list.refresh() });
     this.found = h("span", { role: "status" });
     this.list = VirtualList.make({

@@ -117,7 +117,7 @@ export class Panel {
     let id = Number(query.get("cache")) || (caches.find((/** @type {any} */ cache) => cache.objects) ?? caches[0]).id;
     const several = new Set(caches.map((/** @type {any} */ it) => it.resource).filter((/** @type {string} */ name, /** @type {number} */ n, /** @type {string[]} */ all) => all.indexOf(name) !== n));
     const whose = (/** @type {any} */ cache) => (several.has(cache.resource) && usersOf(cache) ? ` for ${usersOf(cache)}` : "");
-    const search = h("input", { type: "search", placeholder: "part of a name", "aria-label": "Search in the cache", oninput: () => list.refresh() });
+    const search = h("input", { type: "search", placeholder: "part of a name", "data-main": true, "aria-label": "Search in the cache", oninput: () => list.refresh() });
     const choose = h("select", { "aria-label": "Cache", onchange: () => { id = Number(choose.value); list.restart(); } },
       caches.map((/** @type {any} */ cache) => h("option", { value: cache.id, selected: cache.id === id }, `${cache.resource} (${count(cache.objects)})${whose(cache)}`)));
     const found = h("span", { class: "quiet", role: "status" });

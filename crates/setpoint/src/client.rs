@@ -22,6 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 pub use self::manners::Manners;
+use http::header::{HeaderValue, USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::GroupVersion;
 use kube::discovery::Scope;
@@ -153,7 +154,8 @@ impl ClientConfig {
         Ok(manners.around(build(config)?))
     }
 
-    /// Finds the configuration.
+    /// Finds the configuration. Unless it has a `User-Agent`, requests name the program: it is the field manager of writes that
+    /// name none.
     pub async fn find(&self) -> Result<Config, ConnectError> {
         let master = self.master.as_ref().map(|address| {
             let parsed = address.parse::<http::Uri>();
@@ -167,6 +169,9 @@ impl ClientConfig {
         };
         if let Some(url) = master {
             config.cluster_url = url;
+        }
+        if !config.headers.iter().any(|(name, _)| *name == USER_AGENT) {
+            config.headers.extend(user_agent().map(|agent| (USER_AGENT, agent)));
         }
         check(&config)?;
         Ok(config)
@@ -213,6 +218,15 @@ pub fn build(config: Config) -> Result<Client, ConnectError> {
         Ok(client) => client.map_err(|error| ConnectError::Client(Box::new(error))),
         Err(panic) => Err(ConnectError::Unusable { why: panic_text(&*panic).to_owned() }),
     }
+}
+
+/// Who asks, as client-go says it. A server names the field manager of a write after it, if the write names none, and audits it.
+fn user_agent() -> Option<HeaderValue> {
+    let program = std::env::args_os().next()?;
+    let name = Path::new(&program).file_stem()?.to_string_lossy();
+    let name: String = name.chars().filter(|char| char.is_ascii_graphic() && *char != '/').collect();
+    let (os, arch, version) = (std::env::consts::OS, std::env::consts::ARCH, env!("CARGO_PKG_VERSION"));
+    HeaderValue::from_str(&format!("{name}/{version} ({os}/{arch}) setpoint/{version}")).ok()
 }
 
 /// A client panics at its first request if it does not know where to send it.
@@ -274,6 +288,15 @@ mod tests {
     async fn a_missing_kubeconfig_is_named() {
         let error = ClientConfig::new().kubeconfig("/no/such/file").find().await.unwrap_err();
         assert_eq!(error.to_string(), "the kubeconfig /no/such/file cannot be used");
+    }
+
+    #[tokio::test]
+    async fn requests_name_the_program() {
+        let config = ClientConfig::new().master("http://localhost:8001").find().await.unwrap();
+        let (_, agent) = config.headers.iter().find(|(name, _)| *name == USER_AGENT).unwrap();
+        // The program is this test: `setpoint-HASH`.
+        assert!(agent.to_str().unwrap().starts_with("setpoint-"), "{agent:?}");
+        assert!(agent.to_str().unwrap().contains(" setpoint/"), "{agent:?}");
     }
 
     #[tokio::test]

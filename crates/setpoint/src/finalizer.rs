@@ -56,7 +56,7 @@ pub enum Finalize<K> {
 /// # let client = setpoint_apiserver::ApiServer::builder().build().client();
 /// # let map: ConfigMap = serde_json::from_str(r#"{"metadata": {"name": "web", "namespace": "default"}}"#)?;
 /// let test = Context::for_test(client).stored([map]).await?;
-/// reconcile("default/web".into(), test.context()).await.unwrap();
+/// assert_eq!(reconcile("default/web".into(), test.context()).await.unwrap(), Action::done());
 /// assert_eq!(test.requests()[0].body.to_string().matches("example.com/dns").count(), 1);
 /// # Ok(())
 /// # }

@@ -7,7 +7,8 @@
 //!
 //! # A first controller
 //!
-//! It maintains a ConfigMap `greeting` in every namespace. If somebody deletes the ConfigMap, it is created again:
+//! It maintains a ConfigMap `greeting` in every namespace. If somebody deletes the ConfigMap, it is created again. Besides `setpoint`
+//! it needs `serde_json`, and `tokio` with the features `macros` and `rt-multi-thread`:
 //!
 //! ```no_run
 //! use setpoint::k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -29,10 +30,62 @@
 //!     Ok(Action::done())
 //! }
 //!
-//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = ClientConfig::new().connect().await?;
-//! let controller = Controller::of::<Namespace>(.., "greeting", reconcile).owns::<ConfigMap>(..);
-//! Manager::new(client).controller(controller).stop_on_signals().run().await?;
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let client = ClientConfig::new().connect().await?;
+//!     let controller = Controller::of::<Namespace>(.., "greeting", reconcile).owns::<ConfigMap>(..);
+//!     Manager::new(client).controller(controller).stop_on_signals().run().await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Failures and all else that is worth a line are logged with [`tracing`](https://docs.rs/tracing): nothing is printed until the
+//! program installs a subscriber, such as `tracing_subscriber::fmt::init()`.
+//!
+//! # A kind of your own
+//!
+//! `setpoint new` writes a project for one: the type, its definition, a controller, tests, roles. By hand, derive it with `kube`,
+//! which needs these crates in `Cargo.toml`, in the versions that are [`setpoint::kube`](kube) and
+//! [`setpoint::k8s_openapi`](k8s_openapi):
+//!
+//! ```toml
+//! k8s-openapi = { version = "0.29", features = ["v1_37", "schemars"] }
+//! kube = { version = "5", default-features = false, features = ["derive"] }
+//! schemars = "1"
+//! serde = { version = "1", features = ["derive"] }
+//! ```
+//!
+//! A controller is of such a kind as of any other. The server has to know its definition first, also the server of a test:
+//!
+//! ```
+//! use kube::{CustomResource, CustomResourceExt};
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//! use setpoint::{Action, Context, Controller, ObjectKey, ReconcileError};
+//! use setpoint_apiserver::ApiServer;
+//!
+//! #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+//! #[kube(group = "shop.example.com", version = "v1", kind = "Order", namespaced)]
+//! struct OrderSpec {
+//!     items: u32,
+//! }
+//!
+//! async fn reconcile(key: ObjectKey, cx: Context) -> Result<Action, ReconcileError> {
+//!     let Some(order) = cx.lister::<Order>()?.get(&key) else { return Ok(Action::done()) };
+//!     println!("{key} is about {} items", order.spec.items);
+//!     Ok(Action::done())
+//! }
+//!
+//! # fn controller() -> Controller {
+//! Controller::of::<Order>(.., "orders", reconcile)
+//! # }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!
+//! // In a test. `serde_json::to_string(&Order::crd())` is the definition to apply to a cluster.
+//! let test = Context::for_test(ApiServer::builder().build().client());
+//! let test = test.stored([Order::crd()]).await?.stored([Order::new("first", OrderSpec { items: 3 })]).await?;
+//! assert_eq!(reconcile("default/first".into(), test.context()).await.unwrap(), Action::done());
 //! # Ok(())
 //! # }
 //! ```

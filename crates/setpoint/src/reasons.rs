@@ -173,8 +173,24 @@ impl Causes {
         Causes(self.0 | other.0)
     }
 
+    /// Those that are true at their own time only: all others have happened when they are added.
+    pub const OF_A_TIME: Causes = Causes::of(Cause::Retry).and(Causes::of(Cause::Requeue));
+
+    /// Those that are not among others.
+    #[must_use]
+    pub const fn without(self, others: Causes) -> Causes {
+        Causes(self.0 & !others.0)
+    }
+
+    /// Whether one is among them.
+    #[inline]
+    #[must_use]
+    pub const fn has(self, cause: Cause) -> bool {
+        self.0 & Causes::of(cause).0 != 0
+    }
+
     fn iter(self) -> impl Iterator<Item = Cause> {
-        Cause::ALL.into_iter().filter(move |cause| self.0 & Causes::of(*cause).0 != 0)
+        Cause::ALL.into_iter().filter(move |cause| self.has(*cause))
     }
 }
 

@@ -1,12 +1,13 @@
 //! Beside the manager: an HTTPS server for the webhooks that an API server calls.
 //!
 //! An API server asks before it stores an object (admission), and when it must serve an object in a version
-//! that it is not stored in (conversion). What it asks are plain functions here:
+//! that it is not stored in (conversion). What it asks are plain functions here. The server makes, keeps and renews its
+//! certificate itself ([`ManagedCertificates`]), or reads one from files that somebody else renews ([`Certificates::files`]):
 //!
 //! ```no_run
 //! # use k8s_openapi::api::core::v1::ConfigMap;
 //! # use setpoint::{ClientConfig, Manager};
-//! use setpoint::webhook::{AdmissionRequest, Certificates, Mutation, Verdict, WebhookServer};
+//! use setpoint::webhook::{AdmissionRequest, ManagedCertificates, Mutation, Verdict, WebhookServer};
 //!
 //! async fn check(request: AdmissionRequest<ConfigMap>) -> Verdict {
 //!     match request.object.and_then(|map| map.data) {
@@ -22,10 +23,15 @@
 //! }
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let webhooks = WebhookServer::new(Certificates::files("/certs/tls.crt", "/certs/tls.key"))
+//! let client = ClientConfig::new().connect().await?;
+//! // Reached through the Service `maps`; the names are those of the webhook configurations that call it.
+//! let certificates = ManagedCertificates::new(client.clone(), "maps-system", "maps-webhooks")
+//!     .service("maps", "maps-system")
+//!     .validating("maps")
+//!     .mutating("maps");
+//! let webhooks = WebhookServer::new(certificates)
 //!     .validate("/validate/configmaps", check)
 //!     .mutate("/mutate/configmaps", label);
-//! let client = ClientConfig::new().connect().await?;
 //! Manager::new(client).webhooks("0.0.0.0:9443".parse()?, webhooks).stop_on_signals().run().await?;
 //! # Ok(())
 //! # }

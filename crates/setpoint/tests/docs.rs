@@ -203,3 +203,19 @@ fn what_the_tables_of_peers_name_is_there() {
     }
     assert!(checked > 100, "only {checked} names");
 }
+
+#[test]
+fn the_crates_that_the_front_page_names_have_the_versions_of_the_workspace() {
+    let page = include_str!("../src/lib.rs");
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let version = |line: &str| line.split('"').nth(1).map(str::to_owned);
+    let (_, block) = page.split_once("//! ```toml\n").expect("the page names crates");
+    let (block, _) = block.split_once("//! ```").unwrap();
+    let lines: Vec<&str> = block.lines().map(|line| line.trim_start_matches("//! ")).collect();
+    assert_eq!(lines.len(), 4);
+    for line in lines {
+        let name = line.split(' ').next().unwrap();
+        let ours = manifest.lines().find(|ours| ours.starts_with(&format!("{name} ="))).expect(name);
+        assert_eq!(version(line), version(ours), "{name}");
+    }
+}

@@ -119,7 +119,8 @@ fn check_types(packages: &Path) -> Result<()> {
 
 /// The example that has very much to show.
 fn crowd(profile: &str, skip_build: bool) -> Result<PathBuf> {
-    let arguments = ["--example", "crowd"];
+    // Together with the command: alone, it would have other features, and everything below it would be built a second time.
+    let arguments = ["--example", "crowd", "-p", "setpoint-cli", "--bin", "setpoint"];
     Program { package: "setpoint-dashboard", name: "examples/crowd", profile, arguments: &arguments }
         .get(skip_build)
 }

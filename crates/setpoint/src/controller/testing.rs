@@ -70,6 +70,10 @@ impl Context {
     /// microseconds. (How a controller behaves over time, with caches that lag and answers that are lost, is what
     /// `setpoint-sim` is for.) Call it within a tokio runtime.
     ///
+    /// It knows nothing of your [`Controller`](crate::Controller): each kind that the function reads with [`Context::lister`]
+    /// needs a cache here, if only an empty one (`.cached::<Service>(.., [])`), and a [state](TestContext::state) is given
+    /// here, too.
+    ///
     /// ```
     /// use setpoint::k8s_openapi::api::core::v1::{ConfigMap, Namespace};
     /// use setpoint::kube::Api;
@@ -156,8 +160,9 @@ impl TestContext {
     }
 
     /// Objects that both the server and the cache of all objects of their kind have: each is created, with its status, and
-    /// cached as the server stored it. No notes are taken of these requests. The server must have the definition of a custom
-    /// kind; [`TestContext::cached`] does without.
+    /// cached as the server stored it. No notes are taken of these requests. Of a custom kind the server must have the
+    /// definition, which is an object as well: `.stored([Order::crd()])` comes first, or the answer is a 404.
+    /// [`TestContext::cached`] does without.
     pub async fn stored<K>(self, objects: impl IntoIterator<Item = K>) -> Result<TestContext, kube::Error>
     where
         K: Watchable + kube::Resource<DynamicType = ()>,

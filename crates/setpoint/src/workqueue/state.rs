@@ -651,13 +651,18 @@ impl<K: Eq + Hash> State<K> {
         let slot = self.slot(number);
         let (before, cause) = (slot.due, reason.cause);
         slot.due_priority = before.map_or(priority, |_| slot.due_priority.max(priority));
-        if reason.object.is_none() && reason.resource.is_none() {
-            slot.due_causes = slot.due_causes.and(Causes::of(cause));
-        } else {
+        let is_sooner = before.is_none_or(|before| due < before);
+        if is_sooner {
+            // The later time is given up, and with it what would have been the reason then.
+            slot.due_causes = slot.due_causes.without(Causes::OF_A_TIME);
+        }
+        if reason.object.is_some() || reason.resource.is_some() {
             // Who takes the key before its time sees them too.
             slot.details.get_or_insert_default().add(reason);
+        } else if is_sooner || before == Some(due) || !Causes::OF_A_TIME.has(cause) {
+            slot.due_causes = slot.due_causes.and(Causes::of(cause));
         }
-        if before.is_some_and(|before| before <= due) {
+        if !is_sooner {
             return false;
         }
         slot.due = Some(due);

@@ -146,6 +146,51 @@ fn retries_requeues_triggers_and_resyncs_are_named() {
 }
 
 #[test]
+fn a_time_that_has_not_come_is_no_reason() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        let log = Log::default();
+        let inner = log.clone();
+        let reconcile = move |key: ObjectKey, cx: Context| {
+            inner.note(&key, &cx);
+            async { Ok::<_, ReconcileError>(Action::requeue_after(3600 * SECOND)) }
+        };
+        let (sender, receiver) = futures::channel::mpsc::unbounded();
+        let controller = Controller::of::<ConfigMap>(.., "hourly", reconcile).triggered_by(receiver);
+        let _running = run(&world, controller.debounce(SECOND));
+        sleep(10 * SECOND).await;
+        assert_eq!(log.take(), ["a: start"]);
+        let patch = Patch::Merge(json!({"data": {"x": "y"}}));
+        maps(&world).patch("a", &PatchParams::default(), &patch).await.unwrap();
+        sleep(10 * SECOND).await;
+        assert_eq!(log.take(), ["a: configmaps default/a updated"], "the hour is not over");
+        sender.unbounded_send("default/a".into()).unwrap();
+        sleep(10 * SECOND).await;
+        assert_eq!(log.take(), ["a: trigger"], "that has happened, though it waited");
+        sleep(3600 * SECOND).await;
+        assert_eq!(log.take(), ["a: requeue"]);
+    });
+}
+
+#[test]
+fn a_loop_is_found_though_its_events_wait_and_it_comes_again_by_itself() {
+    World::run(1, async |world| {
+        create_map(&world, "a").await;
+        let looping = |key: ObjectKey, cx: Context| async move {
+            let patch = Patch::Merge(json!({"data": {"last": cx.reconcile_id().to_string()}}));
+            let maps: Api<ConfigMap> = Api::default_namespaced(cx.client());
+            maps.patch(key.name(), &PatchParams::default(), &patch).await?;
+            Ok::<_, ReconcileError>(Action::requeue_after(3600 * SECOND))
+        };
+        let controller = Controller::of::<ConfigMap>(.., "looping", looping).debounce(SECOND / 10);
+        let running = run(&world, controller);
+        sleep(10 * SECOND).await;
+        let found = running.metric("setpoint_controller_self_triggered_total", &[("controller", "looping")]);
+        assert!(found > 50, "{found}");
+    });
+}
+
+#[test]
 fn the_field_manager_is_named_where_the_cache_keeps_it() {
     World::run(1, async |world| {
         let log = Log::default();
