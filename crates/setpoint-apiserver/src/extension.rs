@@ -17,7 +17,7 @@
 //! use setpoint_apiserver::extension::{Asked, Delegation, ExtensionServer, Failure, Kind, Listed, Resource};
 //! # use kube::Client; use serde::{Deserialize, Serialize}; use schemars::JsonSchema; use setpoint_env::Env;
 //! # #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-//! # struct Tide { metadata: ObjectMeta, level: i32 }
+//! # struct Tide { #[schemars(skip)] metadata: ObjectMeta, level: i32 }
 //! # impl kube::Resource for Tide {
 //! #     type DynamicType = (); type Scope = kube::core::ClusterResourceScope;
 //! #     fn kind(_: &()) -> std::borrow::Cow<'_, str> { "Tide".into() }
