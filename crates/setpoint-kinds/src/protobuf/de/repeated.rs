@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor,
+};
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
@@ -183,7 +185,10 @@ impl<'de> Deserializer<'de> for Several<'_, '_, 'de> {
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        Err(Error::invalid_type(if let Several::List(_) = self { Unexpected::Seq } else { Unexpected::Map }, &visitor))
+        Err(Error::invalid_type(
+            if let Several::List(_) = self { Unexpected::Seq } else { Unexpected::Map },
+            &visitor,
+        ))
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
