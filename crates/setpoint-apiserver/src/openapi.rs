@@ -166,7 +166,7 @@ fn document(group: &str, version: &str) -> String {
 }
 
 fn built_in_document(group: &str, version: &str) -> Value {
-    let mut schemas = schema::Schemas::new(descriptions::Descriptions::of(group, version));
+    let mut schemas = schema::Schemas::new(descriptions::Descriptions::find());
     let mut paths = paths::Paths { schemas: &mut schemas, paths: Map::new() };
     schema::add_answers(paths.schemas);
     for resource in table().resources_of(group, version) {

@@ -205,20 +205,3 @@ fn find(name: &str) -> Result<&'static str, UnknownController> {
     let is_it = |known: &&'static str| *known == name || known.strip_suffix(SUFFIX) == Some(name);
     Controllers::names().find(is_it).ok_or_else(|| UnknownController { name: name.to_owned() })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_names_controllers_or_takes_some_away() {
-        let parse = |list: &str| Controllers::parse(list).unwrap();
-        for nothing in ["", " ", " , "] {
-            assert_eq!(parse(nothing), Controllers::none(), "{nothing:?}");
-        }
-        assert_eq!(parse("*"), Controllers::all());
-        assert_eq!(parse("job,scheduler").to_string(), "job-controller,scheduler");
-        let most = parse("-job");
-        assert!(!most.contains("job-controller") && most.contains("scheduler"));
-    }
-}

@@ -395,10 +395,11 @@ impl Facts<'_> {
                 Crates::Published => None,
             },
             crates => context! {
-                setpoint => self.dependency("setpoint"),
-                setpoint_apiserver => self.dependency("setpoint-apiserver"),
-                setpoint_codegen => self.dependency("setpoint-codegen"),
-                setpoint_sim => self.dependency("setpoint-sim"),
+                setpoint => self.dependency("setpoint", ""),
+                setpoint_schemars => self.dependency("setpoint", "schemars"),
+                setpoint_apiserver => self.dependency("setpoint-apiserver", ""),
+                setpoint_codegen => self.dependency("setpoint-codegen", ""),
+                setpoint_sim => self.dependency("setpoint-sim", ""),
             },
         }
     }
@@ -419,13 +420,17 @@ impl Facts<'_> {
         ]
     }
 
-    fn dependency(&self, name: &str) -> String {
-        match &self.project.crates {
-            Crates::Published => format!("{:?}", env!("CARGO_PKG_VERSION")),
+    /// One of our crates in a `Cargo.toml`, with a feature unless that is empty.
+    fn dependency(&self, name: &str, feature: &str) -> String {
+        let source = match &self.project.crates {
+            Crates::Published if feature.is_empty() => return format!("{:?}", env!("CARGO_PKG_VERSION")),
+            Crates::Published => format!("version = {:?}", env!("CARGO_PKG_VERSION")),
             Crates::Checkout(folder) => {
-                format!("{{ path = {:?} }}", folder.join("crates").join(name).display().to_string())
+                format!("path = {:?}", folder.join("crates").join(name).display().to_string())
             }
-        }
+        };
+        let features = if feature.is_empty() { String::new() } else { format!(", features = [{feature:?}]") };
+        format!("{{ {source}{features} }}")
     }
 
     fn types(&self, template: &Template) -> String {

@@ -23,6 +23,69 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
+/// The schema of a list of conditions, for a status that derives `JsonSchema`. (With the feature `schemars` of `k8s-openapi`
+/// each of its types has one; to compile those of seven hundred types takes longer than the rest of the crate.)
+///
+/// ```
+/// use setpoint::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+///
+/// #[derive(schemars::JsonSchema)]
+/// struct WidgetStatus {
+///     #[schemars(schema_with = "setpoint::conditions::schema")]
+///     conditions: Vec<Condition>,
+/// }
+/// let schema = schemars::schema_for!(WidgetStatus).to_value();
+/// assert_eq!(schema["properties"]["conditions"]["items"]["properties"]["status"]["type"], "string");
+/// ```
+#[cfg(feature = "schemars")]
+pub fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "array",
+        "items": {
+            "description": "Condition contains details for one aspect of the current state of this API Resource.",
+            "type": "object",
+            "properties": {
+                "lastTransitionTime": {
+                    "description": "lastTransitionTime is the last time the condition transitioned from one status to another. \
+                        This should be when the underlying condition changed.  If that is not known, then using the time when \
+                        the API field changed is acceptable.",
+                    "type": "string",
+                    "format": "date-time",
+                },
+                "message": {
+                    "description": "message is a human readable message indicating details about the transition. This may be \
+                        an empty string.",
+                    "type": "string",
+                },
+                "observedGeneration": {
+                    "description": "observedGeneration represents the .metadata.generation that the condition was set based \
+                        upon. For instance, if .metadata.generation is currently 12, but the \
+                        .status.conditions[x].observedGeneration is 9, the condition is out of date with respect to the \
+                        current state of the instance.",
+                    "type": "integer",
+                    "format": "int64",
+                },
+                "reason": {
+                    "description": "reason contains a programmatic identifier indicating the reason for the condition's last \
+                        transition. Producers of specific condition types may define expected values and meanings for this \
+                        field, and whether the values are considered a guaranteed API. The value should be a CamelCase \
+                        string. This field may not be empty.",
+                    "type": "string",
+                },
+                "status": {
+                    "description": "status of the condition, one of True, False, Unknown.",
+                    "type": "string",
+                },
+                "type": {
+                    "description": "type of condition in CamelCase or in foo.example.com/CamelCase.",
+                    "type": "string",
+                },
+            },
+            "required": ["lastTransitionTime", "message", "reason", "status", "type"],
+        },
+    })
+}
+
 /// Sets a condition in a list of conditions. Says whether the list changed, that is, whether there is
 /// something to write.
 ///

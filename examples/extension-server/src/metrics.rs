@@ -31,6 +31,7 @@ pub(crate) type Usage = BTreeMap<String, String>;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct NodeMetrics {
     /// Its name is that of the node.
+    #[schemars(skip)]
     pub metadata: ObjectMeta,
     /// When it was measured.
     pub timestamp: String,
@@ -44,6 +45,7 @@ pub struct NodeMetrics {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct PodMetrics {
     /// Its name is that of the pod.
+    #[schemars(skip)]
     pub metadata: ObjectMeta,
     /// When it was measured.
     pub timestamp: String,

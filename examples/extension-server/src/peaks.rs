@@ -28,6 +28,7 @@ const KEPT: usize = 1024;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Peak {
     /// Its name is that of the node.
+    #[schemars(skip)]
     pub metadata: ObjectMeta,
     /// How much of a processor.
     pub cpu: String,

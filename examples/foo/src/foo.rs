@@ -43,6 +43,7 @@ pub struct FooStatus {
     pub observed_generation: Option<i64>,
     /// `Ready`: all replicas are available.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "setpoint::conditions::schema")]
     pub conditions: Vec<Condition>,
 }
 

@@ -44,6 +44,7 @@ pub struct NetworkStatus {
     pub observed_generation: Option<i64>,
     /// `Ready`: Neutron has what the spec says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "setpoint::conditions::schema")]
     pub conditions: Vec<Condition>,
 }
 

@@ -68,6 +68,13 @@ pub(crate) fn run(report: &mut Report, binary: &Path) {
     report.check(SUITE, port, || explains_a_used_port(binary));
 }
 
+/// What an idle server with controllers takes, in KiB.
+pub(crate) fn resident_at_rest(binary: &Path) -> Result<u64> {
+    let (_, server) = once(start_with_controllers(binary)?)?;
+    thread::sleep(SETTLE_OWN);
+    server.resident()
+}
+
 /// Measures time and memory of one way to start.
 fn measure_start(
     report: &mut Report,

@@ -17,7 +17,7 @@ const CONVENTIONS: &str =
 
 /// The document of one group-version.
 pub(super) fn document(served: &Served, group: &str, version: &str) -> Value {
-    let mut schemas = Schemas::new(Descriptions::of_custom());
+    let mut schemas = Schemas::new(Descriptions::find());
     add_answers(&mut schemas);
     for name in ["meta.v1.ListMeta", "meta.v1.ObjectMeta"] {
         schemas.add(table().type_named(name).expect("the table has it"));

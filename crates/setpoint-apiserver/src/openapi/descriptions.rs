@@ -1,123 +1,57 @@
 //! The sentences of `kubectl explain`.
 //!
-//! They are Kubernetes' own and come with the `k8s-openapi` crate, which can write JSON schemas of its types.
-//! Those schemas lack what patches need, so only their descriptions are taken.
+//! They are Kubernetes' own: `build.rs` takes them from the `k8s-openapi` crate.
 
-use k8s_openapi::api::{
-    admissionregistration, apps, authentication, authorization, autoscaling, batch, certificates,
-    coordination, core, discovery, events, flowcontrol, networking, node, policy, rbac, resource, scheduling,
-    storage, storagemigration,
-};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
-use k8s_openapi::apimachinery::pkg::apis::meta;
-use k8s_openapi::kube_aggregator::pkg::apis::apiregistration;
-use k8s_openapi::schemars::{SchemaGenerator, generate::SchemaSettings};
-use serde_json::{Map, Value};
+use std::collections::HashMap;
+
+/// A line for each type, its name and a text in JSON, and behind it a line for each of its fields that begins with a space.
+const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/descriptions.txt"));
 
 /// What types and fields are for, by the name that OpenAPI gives the type.
-pub(super) struct Descriptions(Map<String, Value>);
+pub(super) struct Descriptions(HashMap<&'static str, Entry>);
+
+/// What is said of one type, as it is written.
+struct Entry {
+    description: &'static str,
+    fields: &'static str,
+}
 
 impl Descriptions {
-    /// Those of the kinds of one group-version, and of all that they refer to.
-    pub(super) fn of(group: &str, version: &str) -> Descriptions {
-        let mut generator = SchemaSettings::openapi3().into_generator();
-        visit(group, version, &mut generator);
-        generator.subschema_for::<meta::v1::DeleteOptions>();
-        generator.subschema_for::<meta::v1::Status>();
-        generator.subschema_for::<meta::v1::ListMeta>();
-        Descriptions(generator.take_definitions(false))
-    }
-
-    /// Those that custom resources need.
-    pub(super) fn of_custom() -> Descriptions {
-        let mut generator = SchemaSettings::openapi3().into_generator();
-        generator.subschema_for::<autoscaling::v1::Scale>();
-        generator.subschema_for::<meta::v1::DeleteOptions>();
-        generator.subschema_for::<meta::v1::Status>();
-        generator.subschema_for::<meta::v1::ListMeta>();
-        Descriptions(generator.take_definitions(false))
+    /// Finds the types. To read a megabyte takes less than keeping the places of all types for a document that is seldom asked
+    /// for.
+    pub(super) fn find() -> Descriptions {
+        let mut types = HashMap::new();
+        let mut rest = TEXT;
+        while let Some((line, after)) = rest.split_once('\n') {
+            let (fields, next) = split_fields(after);
+            if let Some((name, description)) = line.split_once(' ') {
+                types.insert(name, Entry { description, fields });
+            }
+            rest = next;
+        }
+        Descriptions(types)
     }
 
     /// What a type is for.
-    pub(super) fn of_type(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.get("description")?.as_str()
+    pub(super) fn of_type(&self, name: &str) -> Option<String> {
+        read(self.0.get(name)?.description)
     }
 
     /// What a field is for.
-    pub(super) fn of_field(&self, name: &str, field: &str) -> Option<&str> {
-        self.0.get(name)?.get("properties")?.get(field)?.get("description")?.as_str()
+    pub(super) fn of_field(&self, name: &str, field: &str) -> Option<String> {
+        let mut fields = self.0.get(name)?.fields.lines();
+        read(fields.find_map(|line| line.strip_prefix(' ')?.strip_prefix(field)?.strip_prefix(' '))?)
     }
 }
 
-macro_rules! visit {
-    ($generator:expr, $module:path: $($kind:ident)*) => {{
-        use $module as kinds;
-        $( $generator.subschema_for::<kinds::$kind>(); )*
-    }};
+/// The lines that begin with a space, and what follows them.
+fn split_fields(text: &'static str) -> (&'static str, &'static str) {
+    let lines = text.split_inclusive('\n').take_while(|line| line.starts_with(' '));
+    text.split_at(lines.map(str::len).sum())
 }
 
-fn visit(group: &str, version: &str, generator: &mut SchemaGenerator) {
-    match (group, version) {
-        ("", "v1") => {
-            visit!(generator, core::v1: Binding ComponentStatus ConfigMap Endpoints Event LimitRange Namespace
-                Node PersistentVolume PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota
-                Secret Service ServiceAccount);
-            visit!(generator, authentication::v1: TokenRequest);
-            visit!(generator, autoscaling::v1: Scale);
-            visit!(generator, policy::v1: Eviction);
-        }
-        ("apps", "v1") => {
-            visit!(generator, apps::v1: ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet);
-            visit!(generator, autoscaling::v1: Scale);
-        }
-        ("admissionregistration.k8s.io", "v1") => {
-            visit!(generator, admissionregistration::v1: MutatingAdmissionPolicy MutatingAdmissionPolicyBinding
-                MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
-                ValidatingWebhookConfiguration);
-        }
-        ("apiextensions.k8s.io", "v1") => visit!(generator, apiextensions::v1: CustomResourceDefinition),
-        ("apiregistration.k8s.io", "v1") => visit!(generator, apiregistration::v1: APIService),
-        ("authentication.k8s.io", "v1") => {
-            visit!(generator, authentication::v1: SelfSubjectReview TokenReview);
-        }
-        ("authorization.k8s.io", "v1") => {
-            visit!(generator, authorization::v1: LocalSubjectAccessReview SelfSubjectAccessReview
-                SelfSubjectRulesReview SubjectAccessReview);
-        }
-        ("autoscaling", "v1") => visit!(generator, autoscaling::v1: HorizontalPodAutoscaler),
-        ("autoscaling", "v2") => visit!(generator, autoscaling::v2: HorizontalPodAutoscaler),
-        ("batch", "v1") => visit!(generator, batch::v1: CronJob Job),
-        ("certificates.k8s.io", "v1") => {
-            visit!(generator, certificates::v1: CertificateSigningRequest ClusterTrustBundle
-                PodCertificateRequest);
-        }
-        ("coordination.k8s.io", "v1") => visit!(generator, coordination::v1: Lease),
-        ("discovery.k8s.io", "v1") => visit!(generator, discovery::v1: EndpointSlice),
-        ("events.k8s.io", "v1") => visit!(generator, events::v1: Event),
-        ("flowcontrol.apiserver.k8s.io", "v1") => {
-            visit!(generator, flowcontrol::v1: FlowSchema PriorityLevelConfiguration);
-        }
-        ("networking.k8s.io", "v1") => {
-            visit!(generator, networking::v1: IPAddress Ingress IngressClass NetworkPolicy ServiceCIDR);
-        }
-        ("node.k8s.io", "v1") => visit!(generator, node::v1: RuntimeClass),
-        ("policy", "v1") => visit!(generator, policy::v1: PodDisruptionBudget),
-        ("rbac.authorization.k8s.io", "v1") => {
-            visit!(generator, rbac::v1: ClusterRole ClusterRoleBinding Role RoleBinding);
-        }
-        ("resource.k8s.io", "v1") => {
-            visit!(generator, resource::v1: DeviceClass DeviceTaintRule ResourceClaim ResourceClaimTemplate
-                ResourceSlice);
-        }
-        ("scheduling.k8s.io", "v1") => visit!(generator, scheduling::v1: PriorityClass),
-        ("storage.k8s.io", "v1") => {
-            visit!(generator, storage::v1: CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment
-                VolumeAttributesClass);
-        }
-        ("storagemigration.k8s.io", "v1") => visit!(generator, storagemigration::v1: StorageVersionMigration),
-        // A version that the crate does not know is explained without words.
-        _ => {}
-    }
+fn read(text: &str) -> Option<String> {
+    serde_json::from_str(text).ok().filter(|text: &String| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -128,10 +62,28 @@ mod tests {
 
     #[test]
     fn every_kind_is_described() {
+        let descriptions = Descriptions::find();
         for resource in table().resources() {
-            let descriptions = Descriptions::of(resource.group, resource.version);
             let name = resource.ty().openapi_name();
-            assert!(descriptions.of_type(&name).is_some_and(|text| !text.is_empty()), "{name}");
+            assert!(descriptions.of_type(&name).is_some(), "{name}");
         }
+    }
+
+    #[test]
+    fn every_line_is_read() {
+        let descriptions = Descriptions::find();
+        let mut ty = "";
+        for line in TEXT.lines() {
+            let (name, text) = line.trim_start().split_once(' ').unwrap();
+            let is_field = line.starts_with(' ');
+            ty = if is_field { ty } else { name };
+            let found = if is_field { descriptions.of_field(ty, name) } else { descriptions.of_type(ty) };
+            assert_eq!(
+                found.unwrap_or_default(),
+                serde_json::from_str::<String>(text).unwrap(),
+                "{ty} {name}"
+            );
+        }
+        assert_eq!(descriptions.of_field("io.k8s.api.core.v1.Pod", "spe"), None);
     }
 }

@@ -65,7 +65,7 @@ impl Schemas {
     }
 
     /// What a type of the table is for, or one of its fields.
-    pub(super) fn describe(&self, name: &str, field: &str) -> Option<&str> {
+    pub(super) fn describe(&self, name: &str, field: &str) -> Option<String> {
         self.descriptions.of_field(name, field)
     }
 

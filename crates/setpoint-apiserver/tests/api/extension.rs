@@ -57,6 +57,7 @@ use kind;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Flunder {
+    #[schemars(skip)]
     metadata: ObjectMeta,
     spec: FlunderSpec,
 }
@@ -72,6 +73,7 @@ struct FlunderSpec {
 /// How high the water is.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 struct Tide {
+    #[schemars(skip)]
     metadata: ObjectMeta,
     level: i32,
 }
@@ -79,6 +81,7 @@ struct Tide {
 /// What was seen.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 struct Sighting {
+    #[schemars(skip)]
     metadata: ObjectMeta,
     what: String,
 }

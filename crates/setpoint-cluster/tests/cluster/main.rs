@@ -3,6 +3,7 @@
 mod autoscaling;
 mod certificates;
 mod collecting;
+mod controllers;
 mod custom;
 mod daemon_sets;
 mod determinism;

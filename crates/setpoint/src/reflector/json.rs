@@ -125,6 +125,23 @@ enum Text<'de> {
     Escaped(String),
 }
 
+/// A number as serde_json would read it.
+enum Number {
+    Positive(u64),
+    Negative(i64),
+    Fraction(f64),
+}
+
+impl Number {
+    fn visit<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsure> {
+        match self {
+            Number::Positive(number) => visitor.visit_u64(number),
+            Number::Negative(number) => visitor.visit_i64(number),
+            Number::Fraction(number) => visitor.visit_f64(number),
+        }
+    }
+}
+
 impl<'de> Reader<'de, '_> {
     /// The next byte that is no space.
     fn peek(&mut self) -> Result<u8, Unsure> {
@@ -160,7 +177,7 @@ impl<'de> Reader<'de, '_> {
         serde_json::from_str(quoted).map(Text::Escaped).map_err(|_| Unsure)
     }
 
-    fn number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Unsure> {
+    fn number(&mut self) -> Result<Number, Unsure> {
         let start = self.at;
         let is_negative = self.bytes[start] == b'-';
         self.at += usize::from(is_negative);
@@ -174,19 +191,34 @@ impl<'de> Reader<'de, '_> {
         let has_leading_zero = self.bytes.get(digits) == Some(&b'0') && self.at - digits > 1;
         match number {
             _ if self.at == digits || has_leading_zero => Err(Unsure),
-            Some(number) if is_whole && !is_negative => visitor.visit_u64(number),
-            Some(number @ 1..=0x7fff_ffff_ffff_ffff) if is_whole => visitor.visit_i64(-(number as i64)),
-            // Fractions and numbers of unusual size.
-            _ => {
-                let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
-                while self.bytes.get(self.at).is_some_and(is_part) {
-                    self.at += 1;
-                }
-                let number = &self.text[start..self.at];
-                let number: serde_json::Number = serde_json::from_str(number).map_err(|_| Unsure)?;
-                number.deserialize_any(visitor).map_err(|_| Unsure)
-            }
+            Some(number) if is_whole && !is_negative => Ok(Number::Positive(number)),
+            Some(number @ 1..=0x7fff_ffff_ffff_ffff) if is_whole => Ok(Number::Negative(-(number as i64))),
+            _ => self.unusual_number(start),
         }
+    }
+
+    /// Fractions and numbers of unusual size.
+    fn unusual_number(&mut self, start: usize) -> Result<Number, Unsure> {
+        let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+        while self.bytes.get(self.at).is_some_and(is_part) {
+            self.at += 1;
+        }
+        let number: serde_json::Number =
+            serde_json::from_str(&self.text[start..self.at]).map_err(|_| Unsure)?;
+        let negative = || number.as_i64().map(Number::Negative);
+        let whole = number.as_u64().map(Number::Positive).or_else(negative);
+        whole.or_else(|| number.as_f64().map(Number::Fraction)).ok_or(Unsure)
+    }
+
+    /// The key of the next entry, unless the object ends.
+    fn key(&mut self, is_first: bool) -> Result<Option<Text<'de>>, Unsure> {
+        match self.peek()? {
+            b'}' => return Ok(None),
+            b',' if !is_first => self.at += 1,
+            _ if is_first => {}
+            _ => return Err(Unsure),
+        }
+        self.string().map(Some)
     }
 
     fn enter(&mut self) -> Result<(), Unsure> {
@@ -213,6 +245,8 @@ impl<'de> Reader<'de, '_> {
     }
 }
 
+/// Whoever says which form he expects gets that one, and serde_json anything else: most of what could be handed to each of
+/// thousands of visitors is not compiled.
 impl<'de> Deserializer<'de> for &mut Reader<'de, '_> {
     type Error = Unsure;
 
@@ -227,8 +261,57 @@ impl<'de> Deserializer<'de> for &mut Reader<'de, '_> {
             b'n' => self.word(b"null").and_then(|()| visitor.visit_unit()),
             b't' => self.word(b"true").and_then(|()| visitor.visit_bool(true)),
             b'f' => self.word(b"false").and_then(|()| visitor.visit_bool(false)),
-            _ => self.number(visitor),
+            _ => self.number()?.visit(visitor),
         }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Unsure> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsure> {
+        if self.peek()? == b'{' { self.map(visitor) } else { Err(Unsure) }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsure> {
+        if self.peek()? == b'[' { self.sequence(visitor) } else { Err(Unsure) }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsure> {
+        match self.string()? {
+            Text::Plain(text) => visitor.visit_borrowed_str(text),
+            Text::Escaped(text) => visitor.visit_string(text),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsure> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsure> {
+        match self.peek()? {
+            b't' => self.word(b"true").and_then(|()| visitor.visit_bool(true)),
+            b'f' => self.word(b"false").and_then(|()| visitor.visit_bool(false)),
+            _ => Err(Unsure),
+        }
+    }
+
+    fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsure> {
+        self.peek()?;
+        self.number()?.visit(visitor)
+    }
+
+    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsure> {
+        self.deserialize_i32(visitor)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsure> {
+        self.deserialize_i32(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsure> {
@@ -270,8 +353,8 @@ impl<'de> Deserializer<'de> for &mut Reader<'de, '_> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        i8 i16 i128 u8 u16 u32 u64 u128 f32 char bytes byte_buf unit unit_struct tuple tuple_struct identifier
+        ignored_any
     }
 }
 
@@ -309,16 +392,10 @@ impl<'de> MapAccess<'de> for Entries<'_, 'de, '_> {
     type Error = Unsure;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Unsure> {
-        let is_first = std::mem::take(&mut self.is_first);
-        match self.reader.peek()? {
-            b'}' => return Ok(None),
-            b',' if !is_first => self.reader.at += 1,
-            _ if is_first => {}
-            _ => return Err(Unsure),
-        }
-        match self.reader.string()? {
-            Text::Plain(key) => seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some),
-            Text::Escaped(key) => seed.deserialize(StringDeserializer::new(key)).map(Some),
+        match self.reader.key(std::mem::take(&mut self.is_first))? {
+            None => Ok(None),
+            Some(Text::Plain(key)) => seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some),
+            Some(Text::Escaped(key)) => seed.deserialize(StringDeserializer::new(key)).map(Some),
         }
     }
 

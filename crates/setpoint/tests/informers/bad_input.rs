@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use setpoint::{Metrics, ReflectorFailure, SharedInformer};
 
-use crate::script::{Asked, Server, builder, cached, json_server, list, object, plain, settle};
+use super::script::{Asked, Server, builder, cached, json_server, list, object, plain, settle};
 
 struct Bad {
     informer: SharedInformer<k8s_openapi::api::core::v1::ConfigMap>,

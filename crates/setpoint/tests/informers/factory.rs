@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use kube::core::DynamicObject;
 use setpoint::{Env, InformerBuilder, ScopedResource, SharedInformer, SharedInformerFactory};
 
-use crate::script::{object, server};
+use super::script::{object, server};
 
 #[tokio::test(start_paused = true)]
 async fn whoever_asks_for_the_same_gets_the_same_informer() {

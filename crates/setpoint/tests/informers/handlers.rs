@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use setpoint::{Deleted, EventHandler, HandlerFns, HandlerOptions, Held, SharedInformer, is_resync};
 
-use crate::script::{Server, Watch, object, object_of, server, settle, start, words};
+use super::script::{Server, Watch, object, object_of, server, settle, start, words};
 
 /// Writes down what it is told; can be stuck.
 #[derive(Clone, Default)]

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::script::{Format, object_of, status};
+use super::script::{Format, object_of, status};
 
 type Chunk = Result<Frame<Bytes>, std::io::Error>;
 type Stream = StreamBody<futures::stream::BoxStream<'static, Chunk>>;

@@ -10,7 +10,7 @@ use serde_json::json;
 use setpoint::{Env, Metrics, ReflectorConfig, Scope, SharedInformer};
 use setpoint_apiserver::ApiServer;
 
-use crate::script::{cached, words};
+use super::script::{cached, words};
 
 struct World {
     server: ApiServer,
@@ -25,7 +25,7 @@ impl World {
         let client: Client = server.client();
         let api = Api::namespaced(client.clone(), "default");
         let metrics = Metrics::default();
-        let informer = crate::form(SharedInformer::builder(client)).namespace("default");
+        let informer = super::form(SharedInformer::builder(client)).namespace("default");
         let informer = informer.config(config).env(Env::seeded(2)).metrics(metrics.clone()).build();
         informer.start();
         informer.wait_for_sync().await;

@@ -9,7 +9,7 @@ use serde_json::json;
 use setpoint::{Env, Metrics, Object, Scope, SharedInformer, SharedInformerFactory};
 use tokio::time::{Instant, sleep};
 
-use crate::script::{builder, cached, object, plain, server, settle, start};
+use super::script::{builder, cached, object, plain, server, settle, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_bookmark_alone_moves_the_watermark() {

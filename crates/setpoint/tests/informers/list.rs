@@ -7,7 +7,7 @@ use serde_json::json;
 use setpoint::{ReflectorConfig, Scope};
 use tokio::time::Instant;
 
-use crate::script::{builder, cached, list, object, plain, server, settle, start, start_plain};
+use super::script::{builder, cached, list, object, plain, server, settle, start, start_plain};
 
 const AT_ONCE: Duration = Duration::ZERO;
 
@@ -173,7 +173,7 @@ async fn a_streaming_relist_asks_for_at_least_the_last_version() {
 
 /// After a list that fails as told, the next one has no version and comes at once; the one after a success
 /// has one again.
-async fn check_list_without_version(fail: impl Fn(crate::script::Asked)) {
+async fn check_list_without_version(fail: impl Fn(super::script::Asked)) {
     let (client, mut server) = server();
     let _informer = start_plain(client);
     server.next().await.list("10", &[]);

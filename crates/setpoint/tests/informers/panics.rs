@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use setpoint::{Deleted, EventHandler, Held, MapStore, Metrics, ObjectKey, SharedInformer, Slot, Store};
 
-use crate::script::{Server, Watch, builder, cached, object, server, settle, words};
+use super::script::{Server, Watch, builder, cached, object, server, settle, words};
 
 /// A store that panics on its next change, before or after the change is made, if told to.
 #[derive(Clone, Default)]

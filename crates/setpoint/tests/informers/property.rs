@@ -13,8 +13,8 @@ use setpoint::{
     is_resync,
 };
 
-use crate::history::{Fault, History, Objects};
-use crate::script::{builder, settle};
+use super::history::{Fault, History, Objects};
+use super::script::{builder, settle};
 
 /// A handler that knows the cache only from what it is told, and checks that this adds up.
 #[derive(Clone, Default)]

@@ -16,7 +16,7 @@ use setpoint::{
 use setpoint_apiserver::ApiServer;
 use setpoint_kinds::protobuf;
 
-use crate::script::{Server, builder, cached, json_server, object, plain, server};
+use super::script::{Server, builder, cached, json_server, object, plain, server};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 

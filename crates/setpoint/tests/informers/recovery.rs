@@ -6,7 +6,7 @@ use serde_json::json;
 use setpoint::{Env, ReflectorConfig, SharedInformer};
 use tokio::time::Instant;
 
-use crate::script::{
+use super::script::{
     Asked, Server, builder, cached, list, object, plain, server, settle, start, start_plain,
 };
 

@@ -290,7 +290,7 @@ pub(crate) fn object_of(name: &str, uid: &str, version: u64) -> Value {
 
 /// An informer of config maps, on a fixed seed, that caches them in the form that this program tests.
 pub(crate) fn builder(client: Client) -> InformerBuilder<ConfigMap> {
-    crate::form(SharedInformer::<ConfigMap>::builder(client).env(Env::seeded(1)))
+    super::form(SharedInformer::<ConfigMap>::builder(client).env(Env::seeded(1)))
 }
 
 /// Settings for lists without streaming.

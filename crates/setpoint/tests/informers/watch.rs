@@ -5,7 +5,7 @@ use std::time::Duration;
 use setpoint::{Scope, SharedInformer};
 use tokio::time::Instant;
 
-use crate::script::{Asked, Server, Watch, cached, object, server, settle, start, start_plain};
+use super::script::{Asked, Server, Watch, cached, object, server, settle, start, start_plain};
 
 type Informer = SharedInformer<k8s_openapi::api::core::v1::ConfigMap>;
 

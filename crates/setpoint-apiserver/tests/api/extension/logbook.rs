@@ -27,6 +27,7 @@ pub(crate) const KEPT: usize = 5;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Entry {
+    #[schemars(skip)]
     pub(crate) metadata: ObjectMeta,
     pub(crate) spec: EntrySpec,
 }
@@ -44,6 +45,7 @@ pub(crate) struct EntrySpec {
 /// The same as it was written before: with everything in one line.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub(crate) struct OldEntry {
+    #[schemars(skip)]
     pub(crate) metadata: ObjectMeta,
     /// `WHAT@KNOTS`.
     pub(crate) line: String,

@@ -34,6 +34,7 @@ pub struct WidgetStatus {
     pub observed_generation: Option<i64>,
     /// `Ready`: everything is in place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "setpoint::conditions::schema")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

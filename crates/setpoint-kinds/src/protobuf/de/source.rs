@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, Expected, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
@@ -34,6 +34,30 @@ impl<'de, 't> Source<'de, 't> {
     }
 }
 
+impl Single<'_> {
+    /// What is JSON here, or was built. Nothing else stands for what is expected.
+    fn tree(self, expected: &dyn Expected) -> Result<Value, Error> {
+        let other = match self {
+            Single::Json(text) => return serde_json::from_slice(text).map_err(Error::custom),
+            Single::Value(value) => return Ok(value),
+            other => other,
+        };
+        let unexpected = match &other {
+            Single::Null => Unexpected::Unit,
+            Single::Bool(flag) => Unexpected::Bool(*flag),
+            Single::Int(number) => Unexpected::Signed(*number),
+            Single::Float(number) => Unexpected::Float(*number),
+            Single::Text(text) => Unexpected::Str(text),
+            Single::Time(text) => Unexpected::Str(text.as_str()),
+            Single::Bytes(_) => Unexpected::Other("string"),
+            Single::Struct(..) | Single::Json(_) | Single::Value(_) => Unexpected::Map,
+        };
+        Err(Error::invalid_type(unexpected, expected))
+    }
+}
+
+/// Whoever says which form he expects gets that one. Most of what could be handed to each of thousands of visitors is not
+/// compiled.
 impl<'de> Deserializer<'de> for Source<'de, '_> {
     type Error = Error;
 
@@ -58,6 +82,65 @@ impl<'de> Deserializer<'de> for Source<'de, '_> {
             }
             Single::Value(value) => value.deserialize_any(visitor).map_err(Error::custom),
         }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.single {
+            Single::Struct(ty, message) => {
+                visitor.visit_map(Members::new(ty, message, self.types, self.depth + 1)?)
+            }
+            other => other.tree(&visitor)?.deserialize_map(visitor).map_err(Error::custom),
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.single.tree(&visitor)?.deserialize_seq(visitor).map_err(Error::custom)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.single {
+            Single::Text(Cow::Borrowed(text)) => visitor.visit_borrowed_str(text),
+            Single::Text(Cow::Owned(text)) => visitor.visit_string(text),
+            Single::Time(text) => visitor.visit_str(text.as_str()),
+            Single::Bytes(bytes) => visitor.visit_string(base64::encode(bytes)),
+            other => other.tree(&visitor)?.deserialize_string(visitor).map_err(Error::custom),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.single {
+            Single::Bool(flag) => visitor.visit_bool(flag),
+            other => other.tree(&visitor)?.deserialize_bool(visitor).map_err(Error::custom),
+        }
+    }
+
+    fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.single {
+            Single::Int(number) => visitor.visit_i64(number),
+            Single::Float(number) => visitor.visit_f64(number),
+            other => other.tree(&visitor)?.deserialize_i64(visitor).map_err(Error::custom),
+        }
+    }
+
+    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_i32(visitor)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_i32(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -91,7 +174,6 @@ impl<'de> Deserializer<'de> for Source<'de, '_> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct identifier
+        i8 i16 i128 u8 u16 u32 u64 u128 f32 char bytes byte_buf unit unit_struct tuple tuple_struct identifier
     }
 }
