@@ -39,6 +39,9 @@
 //! }
 //! ```
 //!
+//! In `of` and `owns`, `..` means all objects of the kind; a [`Watch`] selects some. A change to a ConfigMap enqueues the key of the
+//! Namespace that owns it.
+//!
 //! Failures and all else that is worth a line are logged with [`tracing`](https://docs.rs/tracing): nothing is printed until the
 //! program installs a subscriber, such as `tracing_subscriber::fmt::init()`.
 //!
@@ -90,37 +93,34 @@
 //! # }
 //! ```
 //!
-//! In `of` and `owns`, `..` means all objects of the kind; a [`Watch`] selects some. The changes of a ConfigMap enqueue the key
-//! of the namespace that owns it.
-//!
-//! In a controller:
+//! # What a reconcile uses
 //!
 //! | to | use |
 //! | --- | --- |
 //! | read objects from the cache | [`Context::lister`]; an index of a watch ([`Watch::index`]) finds objects by their fields |
-//! | create and update objects that it owns | [`owner::set_controller`] and [`ensure`], or [`apply`] for server-side apply |
+//! | create and update owned objects | [`owner::set_controller`] and [`ensure`] (a merge patch of what differs), or [`apply`] (server-side apply) |
 //! | write a status | [`conditions`] and [`patch_status`] |
 //! | clean up resources outside of the cluster | [`finalize`] |
 //! | record Events | [`Context::recorder`] and [`Event`] |
-//! | requeue a key | [`Action::requeue_after`]; a key whose reconcile fails is requeued, unless the error is [terminal](ReconcileError::terminal) |
-//! | reconcile when an object changes that it refers to, but does not own | [`Controller::refers_to`], [`Controller::watches`] |
+//! | requeue a key | [`Action::requeue_after`]; a key whose reconcile fails is requeued with backoff, unless the error is [terminal](ReconcileError::terminal) |
+//! | reconcile on changes to objects that are referenced but not owned | [`Controller::refers_to`], [`Controller::watches`] |
 //! | declare RBAC permissions | [`Controller::writes`] and the like, from which `setpoint gen rbac` generates the role |
 //! | unit-test a reconcile | [`Context::for_test`] |
 //!
 //! # The stages
 //!
-//! A change on the server takes one path through these stages. The writes of a reconcile are changes again, which closes the loop.
-//! Each stage can be used alone: only the queue, or only informers.
+//! A change on the server takes one path through these stages. The writes of a reconcile are changes too, which closes the loop. You
+//! can use the parts alone, such as the work queue or an informer.
 //!
 //! | stage | type | what it does |
 //! | --- | --- | --- |
 //! | | [`ClientConfig`] | finds the server |
 //! | | [`Watch`] | says what to list and watch, and which changes matter |
-//! | 1 | the reflector, inside [`SharedInformer`]; [`ReflectorConfig`] | lists and watches, and recovers from every failure |
+//! | 1 | the reflector, inside [`SharedInformer`]; [`ReflectorConfig`] | lists and watches; watches or lists again after errors, with backoff |
 //! | 2 | [`DeltaFifo`] | queues deltas by key, and is drained in batches |
 //! | 3 | [`Indexer`] | the cache: a map with named indices, at one resourceVersion; a [`Lister`] reads it |
 //! | 4 | [`SharedInformer`] | applies batches to the cache, then delivers them to every handler |
-//! | 5 | [`WorkQueue`] | queues keys: deduplicated, in order, delayed, requeued with backoff, held until the caches observe writes |
+//! | 5 | [`WorkQueue`] | deduplicates keys, never hands one key to two workers, delays, requeues with backoff, holds keys until the caches contain their writes |
 //! | 6 | [`Controller`] | workers take keys and call the [`Reconciler`], which reads caches and writes to the server |
 //!
 //! [`facts`] report what each stage does. A [`SharedInformerFactory`] shares informers in a process. A [`Fifo`] is a queue of
@@ -203,12 +203,11 @@
 //! namespaces.start();
 //! namespaces.wait_for_sync().await;
 //!
-//! // Every cached object is delivered to the new handler as an add, and then every change.
+//! // The new handler gets an add for each cached object (`is_initial`), then all later changes.
 //! let delivered = Arc::new(AtomicUsize::new(0));
 //! let count = delivered.clone();
 //! let registration = namespaces.add_handler(HandlerFns::new().on_add(move |_: &Held<Namespace>, is_initial| {
-//!     assert!(is_initial);
-//!     count.fetch_add(1, Ordering::Relaxed);
+//!     count.fetch_add(usize::from(is_initial), Ordering::Relaxed);
 //! }));
 //! registration.wait_for_sync().await;
 //! assert_eq!(delivered.load(Ordering::Relaxed), namespaces.lister().len());
@@ -264,10 +263,10 @@
 //!
 //! # Cached objects and writing
 //!
-//! A cache drops `managedFields` by default. Objects without them are safe to write back: if an update has no managedFields, the
-//! server keeps its own, and server-side apply requires that there are none. A cache that drops more has another type, so that
-//! its objects cannot be passed to an `Api` by mistake: [`InformerBuilder::trim`] caches [`Trimmed<K>`], and
-//! [`InformerBuilder::transform`] a type of yours.
+//! Cached objects are shared and immutable: clone one to change it. A cache drops `managedFields` by default. An update with such an
+//! object keeps the server's managedFields. Do not apply a cached object: server-side apply would make you the owner of every field
+//! in it. A cache that drops more fields holds another type, so its objects cannot be written back by mistake:
+//! [`InformerBuilder::trim`] caches [`Trimmed<K>`], and [`InformerBuilder::transform`] a type of yours.
 
 // Operators of times panic when they overflow; clippy.toml says which types are meant.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
