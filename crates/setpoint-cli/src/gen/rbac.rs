@@ -56,7 +56,7 @@ impl Rbac {
         let used = Rules::from_audit(&log.display().to_string(), &read(log)?, self.user.as_deref())?;
         if used.is_empty() {
             bail!(
-                "{}: no requests found; it must be an audit log in JSON lines, with requests of --user",
+                "{}: no requests found; check --user, and that the file is an audit log in JSON lines",
                 log.display()
             );
         }
